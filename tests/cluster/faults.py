@@ -11,12 +11,15 @@ import sys
 import tempfile
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from http.client import HTTPConnection, HTTPException
 from itertools import count
 from pathlib import Path
 from time import monotonic, sleep
+from urllib.parse import urlsplit
+
+import psycopg
 
 from tests.cluster.history import ClusterHistory, Deletion, Receipt, Sent
 from tests.cluster.rig import TTL_S, ClusterNode
@@ -26,27 +29,46 @@ from tests.rigs.penstock_process import wait_until
 NODES = 3
 GROUPS = 4
 LEASE_S = 4
-QUEUE = "orders.fifo"
+SHARDS = 4
+# Two shards, each with a queue; the second one's partitions are in two more databases.
+QUEUES = {
+    "orders.fifo": {},
+    "wide.fifo": {"PartitionCount": "2", "DeduplicationScope": "messageGroup"},
+}
+PLACES = "wide.fifo:2=a,b"
 _HEADERS = {"Content-Type": "application/x-amz-json-1.0"}
 
 
 class FaultyCluster:
     """Nodes whose connections to the database and to each other go through proxies."""
 
-    def __init__(self, directory: Path, database: str) -> None:
+    def __init__(self, directory: Path, database: str, others: Sequence[str]) -> None:
         self.databases = [Cutter(database) for _ in range(NODES)]
         self.links = [ConnectionProxy() for _ in range(NODES)]
+        self.others = [Cutter(url) for url in others]
+        databases = ",".join(f"{name}={other.url}" for name, other in zip("ab", self.others, strict=True))
         self.nodes = [
-            ClusterNode(directory, f"node-{number}", at.url, "--advertise", f"http://127.0.0.1:{link.port}")
+            ClusterNode(
+                directory,
+                f"node-{number}",
+                at.url,
+                "--advertise",
+                f"http://127.0.0.1:{link.port}",
+                "--fifo-partition-map",
+                PLACES,
+                shards=SHARDS,
+                settings={"PENSTOCK_SQS__DATABASES": databases},
+            )
             for number, (at, link) in enumerate(zip(self.databases, self.links, strict=True))
         ]
 
     def start(self) -> None:
-        """Start all nodes, and create the queue."""
+        """Start all nodes, and create the queues."""
         for number in range(NODES):
             self.start_node(number)
-        attributes = {"FifoQueue": "true", "VisibilityTimeout": str(LEASE_S)}
-        wait_until(lambda: self.nodes[0].ask("CreateQueue", QueueName=QUEUE, Attributes=attributes).status == 200)
+        for name, more in QUEUES.items():
+            attributes = {"FifoQueue": "true", "VisibilityTimeout": str(LEASE_S), **more}
+            wait_until(lambda: self.nodes[0].ask("CreateQueue", QueueName=name, Attributes=attributes).status == 200)  # noqa: B023 called at once
 
     def start_node(self, number: int) -> None:
         """Start a node, at the port that it had before."""
@@ -58,15 +80,15 @@ class FaultyCluster:
         for node in self.nodes:
             if node.process is not None:
                 node.kill()
-        for proxy in (*self.databases, *self.links):
+        for proxy in (*self.databases, *self.links, *self.others):
             proxy.close()
 
-    def ask(self, number: int, action: str, **parameters: object) -> tuple[int, dict[str, object]]:
+    def ask(self, number: int, queue: str, action: str, **parameters: object) -> tuple[int, dict[str, object]]:
         """Ask a node; status 0 if it does not answer."""
         node = self.nodes[number]
         try:
             connection = HTTPConnection("127.0.0.1", int(node.url.rpartition(":")[2]), timeout=15)
-            body = json.dumps({"QueueUrl": f"{node.url}/000000000000/{QUEUE}", **parameters})
+            body = json.dumps({"QueueUrl": f"{node.url}/000000000000/{queue}", **parameters})
             connection.request("POST", "/", body, {**_HEADERS, "X-Amz-Target": f"AmazonSQS.{action}"})
             answer = connection.getresponse()
             content = answer.read()
@@ -92,6 +114,7 @@ class Faults:
             "pause": self._pause,
             "cut from the database": self._cut_database,
             "cut from the nodes": self._cut_links,
+            "another database is cut": self._cut_other,
         }
         kind = self._chance.choice(sorted(kinds))
         self.counts[kind] += 1
@@ -119,6 +142,9 @@ class Faults:
     def _cut_database(self, number: int) -> None:
         self._cut(self._cluster.databases[number])
 
+    def _cut_other(self, number: int) -> None:
+        self._cut(self._cluster.others[number % 2])
+
     def _cut_links(self, number: int) -> None:
         self._cut(self._cluster.links[number])
 
@@ -134,6 +160,11 @@ class Faults:
         if silently:
             # What was lost on the way is lost: the connections cannot go on.
             proxy.cut()
+
+
+def queue_of(group: str) -> str:
+    """Return the queue of a group."""
+    return sorted(QUEUES)[int(group.rpartition("-")[2]) % len(QUEUES)]
 
 
 class Clients:
@@ -170,13 +201,14 @@ class Clients:
 
     def _produce(self, group: str) -> None:
         chance = random.Random(f"{self._seed} {group}")
+        queue = queue_of(group)
         for number in count():
             message = {
                 "MessageBody": str(number),
                 "MessageGroupId": group,
                 "MessageDeduplicationId": f"{group}-{number}",
             }
-            while self._cluster.ask(chance.randrange(NODES), "SendMessage", **message)[0] != 200:
+            while self._cluster.ask(chance.randrange(NODES), queue, "SendMessage", **message)[0] != 200:
                 if not self._sending.is_set():
                     return
                 sleep(0.05)
@@ -191,7 +223,8 @@ class Clients:
         while self._receiving.is_set():
             asked_s, number = monotonic(), chance.randrange(NODES)
             wanted = {"MaxNumberOfMessages": 5, "WaitTimeSeconds": 1, "AttributeNames": ["MessageGroupId"]}
-            status, answer = self._cluster.ask(number, "ReceiveMessage", **wanted)
+            queue = chance.choice(sorted(QUEUES))
+            status, answer = self._cluster.ask(number, queue, "ReceiveMessage", **wanted)
             answered_s, call = monotonic(), next(self._calls)
             messages = answer.get("Messages", []) if status == 200 else []
             assert isinstance(messages, list)
@@ -208,14 +241,16 @@ class Clients:
     def _delete(self, node: int, group: str, place: int, handle: str) -> None:
         asked_s = monotonic()
         self.history.attempt_delete(group, place, asked_s)
-        if self._cluster.ask(node, "DeleteMessage", ReceiptHandle=handle)[0] == 200:
+        if self._cluster.ask(node, queue_of(group), "DeleteMessage", ReceiptHandle=handle)[0] == 200:
             with self.history.lock:
                 self.history.deletions.append(Deletion(group, place, asked_s, monotonic()))
 
 
-def run(directory: Path, database: str, seed: int, *, seconds: float = 0, faults: int = 0) -> tuple[Clients, Faults]:
+def run(
+    directory: Path, database: str, others: Sequence[str], seed: int, *, seconds: float = 0, faults: int = 0
+) -> tuple[Clients, Faults]:
     """Load a cluster under faults for a time, or for a number of faults, and return what clients saw."""
-    cluster = FaultyCluster(directory, database)
+    cluster = FaultyCluster(directory, database, others)
     clients, trouble = Clients(cluster, seed), Faults(cluster, random.Random(seed))
     try:
         cluster.start()
@@ -243,7 +278,12 @@ def main() -> None:
         place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="penstock-faults-")))
         server = get_server(stack.enter_context(tempfile.TemporaryDirectory(prefix="penstock-pg-")))
         stack.callback(server.cleanup)
-        clients, trouble = run(place, server.get_uri(), given.seed, seconds=given.seconds)
+        own = server.get_uri()
+        with psycopg.connect(own, autocommit=True) as connection:
+            for name in ("a", "b"):
+                connection.execute(f"create database {name}".encode())
+        others = [urlsplit(own)._replace(path=f"/{name}").geturl() for name in ("a", "b")]
+        clients, trouble = run(place, own, others, given.seed, seconds=given.seconds)
     history, breaches = clients.history, clients.history.breaches()
     print("\n".join(breaches[:50]))
     figures = {"sent": len(history.sends), "received": len(history.receipts), "deleted": len(history.deletions)}

@@ -1,7 +1,7 @@
 """Nodes in processes of their own on one database."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,15 @@ TTL_S = 3
 class ClusterNode(SqsServer):
     """`penstock serve sqs --node NAME`."""
 
-    def __init__(self, directory: Path, name: str, database: str, *options: str) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        name: str,
+        database: str,
+        *options: str,
+        shards: int = 1,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
         self.name = name
         super().__init__(
             directory / name,
@@ -24,17 +32,25 @@ class ClusterNode(SqsServer):
             "--node",
             name,
             *options,
-            environment={"PENSTOCK_CLUSTER__TTL_S": str(TTL_S)},
+            environment={
+                "PENSTOCK_CLUSTER__TTL_S": str(TTL_S),
+                "PENSTOCK_CLUSTER__SHARDS": str(shards),
+                **(settings or {}),
+            },
         )
 
     def cluster(self) -> Any:
         """How this node sees the cluster."""
         return self.http("GET", "/cluster").json
 
+    def owners(self) -> dict[str, str | None]:
+        """The name of the node that owns each shard, as this one sees it."""
+        return {shard["name"]: shard["owner"] for shard in self.cluster()["shards"]}
+
     def owner(self) -> str | None:
-        """The name of the node that owns the queues, as this one sees it."""
-        (shard,) = self.cluster()["shards"]
-        return shard["owner"]  # type: ignore[no-any-return]
+        """The name of the node that owns the only shard, as this one sees it."""
+        (owner,) = self.owners().values()
+        return owner
 
     def ask(self, action: str, **parameters: object) -> Answer:
         """One plain request of the JSON protocol."""
@@ -43,15 +59,17 @@ class ClusterNode(SqsServer):
 
 
 @contextmanager
-def nodes(directory: Path, databases: Sequence[str]) -> Iterator[list[ClusterNode]]:
-    """Start one node per URL of the same database; the first owns the queues."""
+def nodes(
+    directory: Path, databases: Sequence[str], *options: str, shards: int = 1, settings: Mapping[str, str] | None = None
+) -> Iterator[list[ClusterNode]]:
+    """Start one node per URL of the same database; the first owns the only shard."""
     started: list[ClusterNode] = []
     try:
         for index, database in enumerate(databases):
-            node = ClusterNode(directory, f"node-{index}", database)
+            node = ClusterNode(directory, f"node-{index}", database, *options, shards=shards, settings=settings)
             started.append(node)
             node.start()
-            wait_until(lambda: started[0].owner() is not None)
+            wait_until(lambda: None not in started[0].owners().values())
         wait_until(lambda: all(len(node.cluster()["nodes"]) == len(started) for node in started))
         yield started
     finally:

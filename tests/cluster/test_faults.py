@@ -11,9 +11,10 @@ from tests.cluster.history import ClusterHistory, Deletion, Receipt, Sent
 @pytest.mark.long
 @pytest.mark.parametrize("seed", [1, 2])
 def test_clients_of_a_cluster_under_faults_see_no_broken_promise(
-    tmp_path: Path, postgres_database: str, seed: int
+    tmp_path: Path, postgres_databases: list[str], seed: int
 ) -> None:
-    clients, trouble = run(tmp_path, postgres_database, seed, faults=4)
+    own, *others = postgres_databases
+    clients, trouble = run(tmp_path, own, others, seed, faults=4)
     assert len(clients.history.sends) > 20, trouble.counts
     assert clients.history.breaches() == [], trouble.counts
 

@@ -57,11 +57,12 @@ async def test_events_of_any_node_arrive_in_order_and_go_on_when_the_leader_is_k
         await asyncio.to_thread(second.publish, 2)
         await receiver.received(3, 60)
         assert (first.leads(), second.leads()) == (True, False)
+        await asyncio.to_thread(wait_until, lambda: second.penstock("status").count("sqs (4 of 8 shards)") == 2)
         status = second.penstock("status")
         assert re.search(
-            r"^a +http://127.0.0.1:\d+ +LIVE +\d s +pubsub \(epoch 1\), sqs \(epoch 1\)$", status, re.MULTILINE
+            r"^a +http://127.0.0.1:\d+ +LIVE +\d s +pubsub \(epoch 1\), sqs \(4 of 8 shards\)$", status, re.MULTILINE
         ), status
-        assert re.search(r"^b +http://127.0.0.1:\d+ +LIVE +\d s +–$", status, re.MULTILINE)
+        assert re.search(r"^b +http://127.0.0.1:\d+ +LIVE +\d s +sqs \(4 of 8 shards\)$", status, re.MULTILINE), status
         first.kill()
         await asyncio.to_thread(second.publish, 3, 4)
         requests = await receiver.received(5, 90)

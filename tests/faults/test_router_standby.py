@@ -3,6 +3,7 @@
 import asyncio
 import json
 import urllib.request
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from penstock.queues.open import publisher_for
 from penstock.queues.port import Publication
 from penstock.testing.receiver import RecordingReceiver
 from tests.rigs.penstock_process import RouterProcess, wait_until
+from tests.sources.rig_nats import NatsRig
 
 TTL = {"PENSTOCK_SCHEDULER__LEASE_TTL_S": "2", "PENSTOCK_SCHEDULER__LEASE_RENEW_S": "0.5"}
 
@@ -39,10 +41,21 @@ async def until_delivered(receiver: RecordingReceiver, message_id: str) -> None:
         await receiver.received(len(receiver.requests) + 1, 30)
 
 
-async def test_the_standby_takes_over(postgres_database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(params=["embedded", "nats"])
+async def uri(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[str]:
+    """A queue in which one consumer at a time keeps the order."""
+    if request.param == "embedded":
+        yield f"sqlite://{tmp_path}/queue.db?queue=q"
+        return
+    async with NatsRig.on_new_queue(request) as rig:
+        yield rig.uri
+
+
+async def test_the_standby_takes_over(
+    uri: str, postgres_database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name, value in TTL.items():
         monkeypatch.setenv(name, value)
-    uri = f"sqlite://{tmp_path}/queue.db?queue=q"
     configuration = {
         "processingPools": [{"code": "P", "concurrency": 2}],
         "queues": [{"queueName": "q", "queueUri": uri, "visibilityTimeout": 2}],

@@ -29,6 +29,7 @@ from penstock.sqs.model import (
     SendMessageRequest,
     StartMessageMoveTaskRequest,
 )
+from penstock.sqs.queue.other_shards import AcceptMessages, ShardAnswer, ShardRequest
 from penstock.sqs.server import SqsServerSettings, open_service, sqs_app
 from penstock.sqs.service import ServiceSettings, SqsService
 from penstock.testing.clock import VirtualClock
@@ -128,7 +129,7 @@ async def test_a_move_that_a_database_refuses_gives_everything_back(tmp_path: Pa
         assert len(entries) == len(groups)
         touchy.refuse = True
         with pytest.raises(PenstockError, match="refused by the test"):
-            await rig.service.move(partition, entries, rig.service.find("goal.fifo"), None)
+            await rig.service.transfers.move(partition, entries, rig.service.find("goal.fifo"), None)
         touchy.refuse = False
         assert await rig.receive(goal) == 0
         assert await rig.receive(source) == len(groups)
@@ -337,6 +338,109 @@ async def test_one_receive_over_several_partitions_holds_at_most_a_mebibyte() ->
         for group in ("g0", "g1", "g2", "g3"):
             await rig.act("SendMessage", SendMessageRequest(url, group + "x" * 700_000, message_group_id=group))
         assert [await rig.receive(url) for _ in range(5)] == [1, 1, 1, 1, 0]
+
+
+class LossyShards:
+    """Two shards in one process; answers to messages that were accepted may be lost."""
+
+    def __init__(self) -> None:
+        self.services: list[SqsService] = []
+        self.lost = 0
+        self.losing = False
+
+    def seen_by(self, number: int) -> "LossyView":
+        return LossyView(self, number)
+
+
+class LossyView:
+    """The other shard: queues of the first are called `source…`, those of the second have other names."""
+
+    def __init__(self, shards: LossyShards, number: int) -> None:
+        self._shards, self._number = shards, number
+
+    def have(self, key: str) -> bool:
+        return key.startswith("source") is (self._number == 1)
+
+    async def ask(self, key: str, request: ShardRequest) -> ShardAnswer:
+        (answer,) = await self.ask_all(request)
+        if isinstance(request, AcceptMessages) and self._shards.losing:
+            self._shards.lost += 1
+            raise SqsError(ErrorKind.SERVICE_UNAVAILABLE, "the answer is lost")
+        return answer
+
+    async def ask_all(self, request: ShardRequest) -> list[ShardAnswer]:
+        sent = msgspec.json.decode(msgspec.json.encode(request), type=ShardRequest)  # as on its way
+        return [await self._shards.services[1 - self._number].transfers.answer(sent)]
+
+
+@pytest.mark.parametrize("suffix", ["", ".fifo"])
+async def test_a_dead_letter_for_another_shard_arrives_once_though_the_answer_was_lost(
+    tmp_path: Path, suffix: str
+) -> None:
+    shards = LossyShards()
+    kind = {"FifoQueue": "true"} if suffix else {}
+    redrive = f'{{"deadLetterTargetArn": "arn:aws:sqs:us-east-1:000000000000:dead{suffix}", "maxReceiveCount": 1}}'
+
+    async def open_shard(stack: AsyncExitStack, number: int) -> Rig:
+        stores: dict[str, Store] = {"": SqliteStore(tmp_path / f"{number}.db")}
+        opening = open_service(stores, clock, TsidFactory(number), SqsServerSettings(), others=shards.seen_by(number))
+        rig = Rig(await stack.enter_async_context(opening))
+        shards.services.insert(number, rig.service)
+        return rig
+
+    clock = VirtualClock()
+    async with AsyncExitStack() as first_stack:
+        source_rig = await open_shard(first_stack, 0)
+        async with AsyncExitStack() as stack:
+            dead_rig = await open_shard(stack, 1)
+            await dead_rig.create(f"dead{suffix}", **kind)
+            url = await source_rig.create(f"source{suffix}", RedrivePolicy=redrive, VisibilityTimeout="1", **kind)
+            for group in ("a", "b", "c"):
+                await source_rig.send(url, group)
+            assert await source_rig.receive(url) == 3
+            clock.advance(1500)
+            shards.losing = True
+            assert await source_rig.receive(url) == 0
+            # They have arrived, though the source does not know it and keeps them.
+            assert shards.lost > 1
+            assert dead_rig.service.find(f"dead{suffix}").counters()[0].total == 3
+            assert source_rig.service.find(f"source{suffix}").counters()[0].total == 3
+        # Whoever serves the dead-letter queue next knows them too.
+        del shards.services[1]
+        shards.losing = False
+        async with AsyncExitStack() as stack:
+            dead_rig = await open_shard(stack, 1)
+            assert await source_rig.receive(url) == 0
+            assert source_rig.service.find(f"source{suffix}").counters()[0].total == 0
+            assert dead_rig.service.find(f"dead{suffix}").counters()[0].total == 3
+
+
+async def test_without_its_dead_letter_queue_in_another_shard_a_queue_delivers_on(tmp_path: Path) -> None:
+    shards = LossyShards()
+    clock = VirtualClock()
+    async with AsyncExitStack() as stack:
+        rigs = []
+        for number in range(2):
+            stores: dict[str, Store] = {"": MemoryStore()}
+            opening = open_service(
+                stores, clock, TsidFactory(number), SqsServerSettings(), others=shards.seen_by(number)
+            )
+            rigs.append(Rig(await stack.enter_async_context(opening)))
+            shards.services.append(rigs[-1].service)
+        dead = await rigs[1].create("dead")
+        redrive = '{"deadLetterTargetArn": "arn:aws:sqs:us-east-1:000000000000:dead", "maxReceiveCount": 1}'
+        url = await rigs[0].create("source", RedrivePolicy=redrive, VisibilityTimeout="1")
+        await rigs[1].act("DeleteQueue", QueueUrlRequest(dead))
+        await rigs[0].send(url, "a")
+        for _ in range(3):
+            await rigs[0].receive(url)
+            clock.advance(1500)
+        assert await rigs[0].receive(url) == 1
+        await rigs[1].create("dead")
+        await rigs[0].service.transfers.look()
+        clock.advance(1500)
+        assert await rigs[0].receive(url) == 0
+        assert rigs[1].service.find("dead").counters()[0].total == 1
 
 
 async def test_an_error_in_one_partition_keeps_back_nothing_of_the_others(tmp_path: Path) -> None:

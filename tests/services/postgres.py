@@ -2,6 +2,7 @@
 
 import tempfile
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from subprocess import SubprocessError
 from urllib.parse import urlsplit
 from uuid import uuid4
@@ -48,10 +49,21 @@ def emptied_databases() -> list[str]:
 
 @pytest.fixture
 def postgres_database(postgres_url: str, emptied_databases: list[str]) -> Iterator[str]:
-    """URL of an empty database, taken from whoever still has a connection to it after the test.
+    """URL of an empty database, taken from whoever still has a connection to it after the test."""
+    with _database(postgres_url, emptied_databases) as url:
+        yield url
 
-    Each test gives it another name, so that what an earlier test forgot to stop cannot come back to it.
-    """
+
+@pytest.fixture
+def postgres_databases(postgres_url: str, emptied_databases: list[str]) -> Iterator[list[str]]:
+    """URLs of three such databases."""
+    with ExitStack() as stack:
+        yield [stack.enter_context(_database(postgres_url, emptied_databases)) for _ in range(3)]
+
+
+@contextmanager
+def _database(postgres_url: str, emptied_databases: list[str]) -> Iterator[str]:
+    """Each test gives it another name, so that what an earlier test forgot to stop cannot come back to it."""
     name = f"test_{uuid4().hex}"
     statement = "alter database {old} rename to {new}" if emptied_databases else "create database {new}"
     names = {"new": sql.Identifier(name), "old": sql.Identifier(emptied_databases.pop() if emptied_databases else "")}

@@ -12,6 +12,8 @@ from penstock.cli.output import print_json, print_table, printable
 from penstock.cli.parameters import ApiEndpoint, AsJson
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from penstock.client.types import ClusterView, SubscriptionHealth
 
 EXAMPLES = examples("penstock status", "penstock status --json", "penstock status --endpoint http://10.0.0.7:8080")
@@ -57,7 +59,7 @@ def _print_cluster(cluster: "ClusterView") -> None:
             node.address,
             "STOPPING" if node.draining else "LIVE",
             f"{node.expires_in_s:.0f} s",
-            ", ".join(f"{each.part} (epoch {each.epoch})" for each in cluster.shards if each.owner == node.name) or "–",
+            ", ".join(_owned(cluster, node.name)) or "–",
         )
         for node in cluster.nodes
     ]
@@ -66,6 +68,16 @@ def _print_cluster(cluster: "ClusterView") -> None:
         if shard.owner is None:
             typer.echo(f"{shard.part}: no node serves {shard.name} now")
     typer.echo(f"owners have changed {sum(shard.moves for shard in cluster.shards)} times\n")
+
+
+def _owned(cluster: "ClusterView", node: str) -> "Iterator[str]":
+    """Return what a node owns of each part: the only shard with its epoch, else how many of how many."""
+    for part in sorted({shard.part for shard in cluster.shards}):
+        shards = [shard for shard in cluster.shards if shard.part == part]
+        owned = [shard for shard in shards if shard.owner == node]
+        if owned:
+            share = f"(epoch {owned[0].epoch})" if len(shards) == 1 else f"({len(owned)} of {len(shards)} shards)"
+            yield f"{part} {share}"
 
 
 def _print_subscriptions(found: list["SubscriptionHealth"], more: int) -> None:

@@ -11,7 +11,7 @@ from penstock.engine.queue.entry import LEASED, Counters, Entry, EntryState, hel
 from penstock.engine.queue.policy import DeadLetterAt, Grouping, QueuePolicy, Window
 from penstock.engine.store.memory import MemoryStore
 from penstock.engine.store.port import QueueRecord, Store, StoredSegment, StreamRecord
-from penstock.engine.store.segment_codec import Damage, decode_segment
+from penstock.engine.store.segment_codec import Damage, decode_message, decode_segment, encode_message
 from penstock.engine.stored_queue import StoredQueue
 from penstock.engine.stream import Stream
 from penstock.engine.waiters import Waiters
@@ -45,7 +45,9 @@ __all__ = [
     "StreamRecord",
     "Waiters",
     "Window",
+    "decode_message",
     "decode_segment",
+    "encode_message",
     "held_bytes",
     "then",
     "total_bytes",

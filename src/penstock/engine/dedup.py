@@ -66,6 +66,11 @@ class DedupWindow(Generic[T]):
         """Forget an id whose send failed."""
         self._sightings.pop(key, None)
 
+    def forget_all(self, keys: Sequence[str]) -> None:
+        """Forget several ids."""
+        for key in keys:
+            self.forget(key)
+
     def evict(self, now_ms: int) -> None:
         """Forget the ids whose window has passed."""
         order = self._order

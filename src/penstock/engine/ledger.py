@@ -8,6 +8,7 @@ is complete when it returns. Nothing here waits, sleeps or reads a clock.
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from itertools import groupby
 from operator import attrgetter
 
@@ -22,8 +23,8 @@ from penstock.engine.journal import Journal, LedgerCommit
 from penstock.engine.pending import SETTLED, Pending, PendingSend
 from penstock.engine.queue.entry import Entry, EntryState, Segment
 from penstock.engine.queue.policy import Window
-from penstock.engine.store.port import Shares, Store
-from penstock.engine.store.segment_codec import DedupKey
+from penstock.engine.store.port import DedupRow, Shares, Store
+from penstock.engine.store.segment_codec import DedupKey, encode_dedup_keys
 from penstock.engine.stored_queue import QueueSchedule, StoredQueue
 from penstock.engine.stream import Stream
 
@@ -39,6 +40,7 @@ class Ledger:
 
     def __init__(self, store: Store, ids: TsidFactory, window: Window | None = None) -> None:
         self.store = store
+        self._ids = ids
         self._durable = store.durable
         self._journal = Journal(durable=store.durable)
         self._schedule = QueueSchedule()
@@ -181,6 +183,30 @@ class Ledger:
         """Send `messages` to another stream and settle the entries they replace, both or neither."""
         self.send(target, messages, self._now_ms, skips=skips, dedup=False)
         return self.settle(source, entries)
+
+    def accept(
+        self, stream: Stream, messages: Sequence[Message], origins: Sequence[str], memory: Stream, now_ms: int
+    ) -> Pending:
+        """Append messages that leave another ledger, each once by its origin, however often that is tried.
+
+        The origins are remembered by the stream `memory` for its deduplication window, in the same commit.
+        """
+        known = memory.dedup
+        assert known is not None
+        fresh = {
+            origin: message
+            for origin, message in zip(origins, messages, strict=True)
+            if known.find(origin, now_ms) is None
+        }
+        send = self.send(stream, list(fresh.values()), now_ms, dedup=False)
+        if fresh:
+            keys = [DedupKey(origin, message.id, 0) for origin, message in fresh.items()]
+            known.remember_new(list(fresh), keys, now_ms)
+            if self._durable:
+                row_id, expires_ms = self._ids.next_value(now_ms), now_ms + memory.dedup_window_ms
+                self._journal.batch.dedups.append(DedupRow(memory.id, row_id, expires_ms, encode_dedup_keys(keys)))
+                send.on_failure(partial(known.forget_all, list(fresh)))
+        return send
 
     def redrive(self, source: StoredQueue, target: Stream, now_ms: int, max_messages: int) -> tuple[Pending, int]:
         """Move up to `max_messages` that wait in a queue to another stream, unchanged."""

@@ -23,6 +23,7 @@ from penstock.sqs.auth.sigv4 import names_known_key, scope_of, scope_of_open_req
 from penstock.sqs.errors import ErrorKind, SqsError
 from penstock.sqs.front import Front
 from penstock.sqs.model import Shape
+from penstock.sqs.queue.other_shards import SHARD_ACTION, SHARD_TARGET
 from penstock.sqs.watch import WATCH_ACTION, WATCH_TARGET
 from penstock.sqs.wire import json_protocol, query_json, query_protocol
 from penstock.sqs.wire.protocol import SignedRequest, WireProtocol
@@ -102,10 +103,8 @@ class SqsApp:
         call = _Call(exchange, wire, self._front.new_request_id(), self._seconds())
         try:
             self._front.require_owned()
-            if target == WATCH_TARGET:
-                call.action = WATCH_ACTION
-                caller = self._caller(exchange, headers, json=exchange.body)
-                exchange.run_in_task(self._answer_later(call, self._front.watch(caller, exchange.body)))
+            if target in (WATCH_TARGET, SHARD_TARGET):
+                self._begin_own(call, target, self._caller(exchange, headers, json=exchange.body))
                 return
             if target:
                 call.action = json_protocol.action_of(target)
@@ -125,6 +124,17 @@ class SqsApp:
                 exchange.run_in_task(self._answer_later(call, response))
         except Exception as error:
             self._refuse(call, error)
+
+    def _begin_own(self, call: _Call, target: bytes, caller: SqsCaller) -> None:
+        """Answer one of the actions that AWS does not have."""
+        exchange = call.exchange
+        if target == WATCH_TARGET:
+            call.action = WATCH_ACTION
+            answer = self._front.watch(caller, exchange.body)
+        else:
+            call.action = SHARD_ACTION
+            answer = self._front.act_between(caller, exchange.body)
+        exchange.run_in_task(self._answer_later(call, answer))
 
     def _answer(self, call: _Call, response: Shape) -> None:
         wire, request_id = call.wire, call.request_id

@@ -40,6 +40,10 @@ class Front(Protocol):
         """Wait until a queue of several has messages."""
         ...
 
+    async def act_between(self, caller: SqsCaller, body: bytes) -> Shape:
+        """Answer what a shard of another node asks one of this node."""
+        ...
+
     async def administer(self, caller: SqsCaller, method: str, target: bytes, body: bytes) -> tuple[int, bytes]:
         """Answer a request to the admin endpoints, or to that of the cluster, of a caller that may use them."""
         ...
@@ -74,6 +78,10 @@ class LocalFront:
         """Wait until a queue of several has messages."""
         return watch_queues(self._service, caller, body)
 
+    async def act_between(self, caller: SqsCaller, body: bytes) -> Shape:
+        """Refuse: there are no other nodes."""
+        raise _no_cluster()
+
     async def administer(self, caller: SqsCaller, method: str, target: bytes, body: bytes) -> tuple[int, bytes]:
         """Answer a request to the admin endpoints."""
         path, _, query = target.partition(b"?")
@@ -87,4 +95,8 @@ class LocalFront:
 
     def caller_of_hop(self, headers: Mapping[bytes, bytes], exchange: Exchange, json: bytes | None) -> SqsCaller:
         """Refuse: there are no other nodes."""
-        raise SqsError(ErrorKind.ACCESS_DENIED, "This server is not a node of a cluster.")
+        raise _no_cluster()
+
+
+def _no_cluster() -> SqsError:
+    return SqsError(ErrorKind.ACCESS_DENIED, "This server is not a node of a cluster.")

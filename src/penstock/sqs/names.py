@@ -125,10 +125,11 @@ def page(names: Sequence[str], max_results: int | None, token: str | None) -> tu
     if max_results is None:
         return rest[:MAX_PAGE], None
     chosen = rest[:max_results]
-    return chosen, _encode(chosen[-1]) if len(rest) > len(chosen) else None
+    return chosen, token_after(chosen[-1]) if len(rest) > len(chosen) else None
 
 
-def _encode(name: str) -> str:
+def token_after(name: str) -> str:
+    """Return the token of the page after a name."""
     return urlsafe_b64encode(name.encode()).decode()
 
 

@@ -17,6 +17,7 @@ from penstock.sqs.app import SqsApp
 from penstock.sqs.auth.credentials import Credentials
 from penstock.sqs.front import LocalFront
 from penstock.sqs.metrics import SqsMetrics
+from penstock.sqs.queue.other_shards import OtherShards
 from penstock.sqs.queue.placement import OWN_DATABASE, PartitionOwnership
 from penstock.sqs.service import ServiceSettings, SqsService, stored_dedup_window_ms, stored_policy
 
@@ -40,6 +41,7 @@ async def open_service(
     settings: SqsServerSettings,
     ownership: PartitionOwnership | None = None,
     metrics: SqsMetrics | None = None,
+    others: OtherShards | None = None,
 ) -> AsyncIterator[SqsService]:
     """Open the databases and load the queues; on exit, finish every write."""
     shells: dict[str, AsyncShell] = {}
@@ -50,7 +52,7 @@ async def open_service(
             shells[name] = AsyncShell(ledger, clock)
             await asyncio.to_thread(ledger.restore_leases, clock.now_ms())
             shells[name].kick()
-        service = SqsService(shells, clock, ids, settings.service, pause, ownership, metrics)
+        service = SqsService(shells, clock, ids, settings.service, pause, ownership, metrics, others)
         await service.open()
     except BaseException:
         for shell in shells.values():
@@ -103,7 +105,8 @@ async def serve_sqs(
 
 
 async def _sweep(service: SqsService) -> None:
-    """Drop idle throttle buckets, outside of requests."""
+    """Drop idle throttle buckets, and look for dead-letter queues that were missing."""
     while True:
         await pause(_SWEEP_S)
+        await service.transfers.look()
         service.throttles.sweep(service.clock.now_ms())

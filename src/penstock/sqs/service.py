@@ -14,17 +14,18 @@ from penstock.domain.errors import InvalidArgument, PenstockError
 from penstock.domain.ids import TsidFactory
 from penstock.domain.limits import SECOND_MS
 from penstock.edge.clock import Clock
-from penstock.engine import AsyncShell, Entry, Pending, QueuePolicy, QueueRecord, StreamRecord
+from penstock.engine import AsyncShell, Pending, QueuePolicy, QueueRecord, StreamRecord
 from penstock.ops.config import QueueScopes
 from penstock.sqs.auth.caller import SqsCaller
 from penstock.sqs.errors import ErrorKind, SqsError, invalid_parameter, queue_does_not_exist
 from penstock.sqs.keys import QueueKeys
 from penstock.sqs.metrics import SqsMetrics
-from penstock.sqs.names import Scope
-from penstock.sqs.queue.attributes import QueueAttributes, RedrivePolicy
+from penstock.sqs.names import Scope, parse_arn
+from penstock.sqs.queue.attributes import QueueAttributes
 from penstock.sqs.queue.catalog import QueueCatalog
 from penstock.sqs.queue.members import MEMBER_RECORD
 from penstock.sqs.queue.move_tasks import MoveTasks
+from penstock.sqs.queue.other_shards import NoOtherShards, OtherShards
 from penstock.sqs.queue.placement import CAPABILITIES, OWN_DATABASE, PartitionMap, PartitionOwnership, SoleOwner, place
 from penstock.sqs.queue.policy_document import warn_of_denials
 from penstock.sqs.queue.queue import (
@@ -35,9 +36,9 @@ from penstock.sqs.queue.queue import (
     encode_record,
     queue_policy,
 )
-from penstock.sqs.queue.receipts import QueuePartition
-from penstock.sqs.queue.redrive import check_dead_letter_queue, moved_copy
+from penstock.sqs.queue.redrive import check_dead_letter_queue, read_redrive_allow_policy
 from penstock.sqs.queue.throttle import Action, Throttles
+from penstock.sqs.transfers import ORIGINS_RECORD, ORIGINS_WINDOW_MS, Transfers
 
 log = logging.getLogger(__name__)
 
@@ -81,6 +82,7 @@ class SqsService(QueueKeys):
         pause: Callable[[float], Awaitable[None]],
         ownership: PartitionOwnership | None = None,
         metrics: SqsMetrics | None = None,
+        others: OtherShards | None = None,
     ) -> None:
         super().__init__(settings.home, settings.scopes)
         self.settings = settings
@@ -90,6 +92,7 @@ class SqsService(QueueKeys):
         self.throttles = Throttles()
         self.metrics = metrics or SqsMetrics()
         self.metrics.services.append(self)
+        self.transfers = Transfers(self, others or NoOtherShards())
         self.moves = MoveTasks(self, pause)
         self.queues: dict[str, SqsQueue] = {}
         self._deleted_ms: dict[str, int] = {}
@@ -105,7 +108,6 @@ class SqsService(QueueKeys):
         """Databases that another process can take."""
         self._pause = pause
         self._catalog = QueueCatalog(databases, clock, ids, self._policy, settings.given_up)
-        self._hand_overs: set[asyncio.Task[None]] = set()
         self.catalog_lock = asyncio.Lock()
         """Held while a queue is created, changed or deleted, so that two such operations never overlap."""
 
@@ -246,31 +248,21 @@ class SqsService(QueueKeys):
         """Delete all messages of a queue."""
         await _commit_all([(p.shell, p.shell.ledger.catalog.purge(p.queue, forget_ids=True)) for p in queue.partitions])
 
-    def check_redrive(self, name: str, attributes: QueueAttributes, text: str) -> None:
+    async def check_redrive(self, name: str, attributes: QueueAttributes, text: str) -> None:
         """Raise InvalidParameterValue with the policy's text unless its queue exists, is of this kind and allows it."""
         redrive = attributes.redrive_policy
         if redrive is None:
             return
-        target = self.find_arn(redrive.dead_letter_target_arn)
-        if target is not None and self.place_of(target.name)[0] != self.place_of(name)[0]:
-            target = None
+        target = await self.transfers.describe(redrive.dead_letter_target_arn)
+        place = parse_arn(redrive.dead_letter_target_arn)
+        same_place = place is not None and place[0] == self.place_of(name)[0]
         check_dead_letter_queue(
             redrive,
             text,
             source_arn=self.arn_of(name),
             source_fifo=attributes.fifo_queue,
-            target_exists=target is not None,
-            target_allows=None if target is None else target.attributes.redrive_allow_policy,
-        )
-
-    def dead_letter_sources(self, queue: SqsQueue) -> list[str]:
-        """Return the names of the queues whose dead letters come to this one."""
-        own_arn = self.arn_of(queue.name)
-        return sorted(
-            other.name
-            for other in self.queues.values()
-            if other.attributes.redrive_policy is not None
-            and other.attributes.redrive_policy.dead_letter_target_arn == own_arn
+            target_exists=target.exists and same_place,
+            target_allows=None if target.allow is None else read_redrive_allow_policy(target.allow),
         )
 
     def refresh_policies(self) -> None:
@@ -314,20 +306,16 @@ class SqsService(QueueKeys):
     async def close(self) -> None:
         """Answer waiting receives with no messages; finish moves and writes."""
         self.answer_waiters()
+        await self.transfers.close()
         await self.moves.close()
-        if self._hand_overs:
-            await asyncio.wait(self._hand_overs)
         for shell in self._databases.values():
             await shell.close()
         self.metrics.services.remove(self)
 
     def _policy(self, record: SqsRecord) -> QueuePolicy:
-        target = self._redrive_target(record.attributes.redrive_policy)
+        target = self.transfers.dead_letter_queue(record.attributes.redrive_policy)
         # A queue that is its own dead-letter queue, which AWS allows, has nowhere to move a message to.
         return queue_policy(record.attributes, has_dead_letter_queue=target is not None and target.name != record.name)
-
-    def _redrive_target(self, redrive: RedrivePolicy | None) -> SqsQueue | None:
-        return None if redrive is None else self.find_arn(redrive.dead_letter_target_arn)
 
     def _assemble(self, record: SqsRecord) -> SqsQueue:
         partitions = self._catalog.partitions(record)
@@ -336,58 +324,8 @@ class SqsService(QueueKeys):
             record, partitions, throttle, durable_leases=self.settings.durable_leases
         )
         for partition in partitions:
-            partition.queue.on_dead_letters = partial(self._hand_over, queue, partition)
+            partition.queue.on_dead_letters = partial(self.transfers.hand_over, queue, partition)
         return queue
-
-    def _hand_over(self, source: SqsQueue, partition: QueuePartition, entries: list[Entry]) -> None:
-        """Move messages that were received too often to the dead-letter queue."""
-        target = self._redrive_target(source.attributes.redrive_policy)
-        if target is None:
-            partition.shell.ledger.give_back(partition.queue, entries)
-            return
-        task = asyncio.create_task(self.move(partition, entries, target, self.arn_of(source.name)))
-        source.hand_overs.add(task)
-        self._hand_overs.add(task)
-        task.add_done_callback(partial(self._handed_over, source))
-
-    def _handed_over(self, source: SqsQueue, task: "asyncio.Task[None]") -> None:
-        source.hand_overs.discard(task)
-        self._hand_overs.discard(task)
-        error = task.exception()
-        if error is not None:
-            log.error("cannot move dead letters, they stay in their queue for now: %s", error)
-
-    async def move(
-        self, source: QueuePartition, entries: list[Entry], target: SqsQueue, source_arn: str | None
-    ) -> None:
-        """Move entries that are being settled: in one commit within a database, else send, then settle."""
-        by_partition: dict[int, list[Entry]] = {}
-        for entry in entries:
-            by_partition.setdefault(target.partition_for(entry.message.group).index, []).append(entry)
-        pendings: list[tuple[AsyncShell, Pending]] = []
-        ledger = source.shell.ledger
-        failure: PenstockError | None = None
-        for index, moving in by_partition.items():
-            if failure is not None:
-                ledger.give_back(source.queue, moving)
-                continue
-            goal = target.partitions[index]
-            now_ms = self.clock.now_ms()
-            new_id = partial(self.new_message_ids, 1)
-            copies = [moved_copy(entry, source_arn, now_ms, new_id, fifo=target.fifo) for entry in moving]
-            if goal.shell is source.shell:
-                pendings.append((source.shell, ledger.move(source.queue, moving, goal.stream, copies)))
-                continue
-            try:
-                await goal.shell.commit(goal.shell.ledger.send(goal.stream, copies, now_ms, dedup=False))
-            except PenstockError as error:
-                ledger.give_back(source.queue, moving)
-                failure = error
-                continue
-            pendings.append((source.shell, ledger.settle(source.queue, moving)))
-        await _commit_all(pendings)
-        if failure is not None:
-            raise failure
 
 
 async def _commit_all(pendings: list[tuple[AsyncShell, Pending]]) -> None:
@@ -402,6 +340,8 @@ def stored_policy(record: QueueRecord) -> QueuePolicy:
 
 def stored_dedup_window_ms(record: StreamRecord) -> int:
     """Return the deduplication window of a stored partition."""
+    if record.name == ORIGINS_RECORD:
+        return ORIGINS_WINDOW_MS
     if record.name == MEMBER_RECORD:
         return 0
     return DEDUP_WINDOW_MS if decode_record(record.config).attributes.fifo_queue else 0

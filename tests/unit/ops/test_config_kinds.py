@@ -28,6 +28,8 @@ def test_every_default_is_allowed_and_documented(entry: Setting) -> None:
         (kinds.networks(), "", ()),
         (kinds.pairs(), "spark.a=1, spark.b=x=y", ("spark.a=1", "spark.b=x=y")),
         (kinds.database_url(), "postgresql://h/db", "postgresql://h/db"),
+        (kinds.database_url(), "postgresql://u:p@h:1,i:2/db", "postgresql://u:p@h:1,i:2/db"),
+        (kinds.named_databases(), "a=postgresql://h,i/db, b=/x,", ("a=postgresql://h,i/db", "b=/x")),
     ],
 )
 def test_text_from_the_environment_is_parsed(kind: Kind[object], text: str, value: object) -> None:
@@ -57,6 +59,7 @@ def test_text_from_the_environment_is_parsed(kind: Kind[object], text: str, valu
         (kinds.pairs(), ["a"]),
         (kinds.pairs(), ["=1"]),
         (kinds.database_url(), "postgresql://h:99999/db"),
+        (kinds.database_url(), "postgresql://h:1,i:99999/db"),
         (kinds.database_url(), "postgresql://[h/db"),
         (kinds.database_url(), "sqlite:///x"),
     ],

@@ -67,6 +67,7 @@ def sqs(
 
     Without --data, --database or --memory, the data directory of the configuration is used.
     """
+    from penstock.cli.options import database_url
     from penstock.cli.serve.stores import named_stores, store_of
     from penstock.edge.clock import SystemClock
     from penstock.edge.node import process_ids
@@ -118,6 +119,10 @@ def sqs(
         return
     if advertise is not None:
         raise typer.BadParameter("--advertise needs --node NAME")
+    from penstock.sqs.nodes import require_one_shard
+
+    if not memory and (url := database_url(config, data, database)):
+        require_one_shard(url)
     own = store_of(config, "sqs", data=data, database=database, memory=memory)
     run(serve_sqs({OWN_DATABASE: own, **others}, clock, ids, settings, keys))
 
@@ -130,7 +135,7 @@ def _as_node(
     data: Path | None,
     database: str | None,
     memory: bool,
-) -> "tuple[Callable[[], dict[str, Store]], SqsNodeSettings]":
+) -> "tuple[Callable[[str], dict[str, Store]], SqsNodeSettings]":
     """Return the stores of a node's queues, opened whenever it takes them over, and which node it is."""
     from penstock.cli.options import database_url
     from penstock.cli.serve.stores import named_stores, store_of
@@ -147,8 +152,9 @@ def _as_node(
         raise typer.BadParameter("--node needs --advertise URL, the address at which the other nodes reach this one")
     ttl_s = config.cluster.ttl_s
 
-    def stores() -> "dict[str, Store]":
-        own = store_of(config, "sqs", database=url, lease_s=ttl_s)
-        return {OWN_DATABASE: own, **named_stores(config, ttl_s)}
+    def stores(shard: str) -> "dict[str, Store]":
+        own = store_of(config, "sqs", database=url, lease_s=ttl_s, shard=shard)
+        return {OWN_DATABASE: own, **named_stores(config, ttl_s, shard)}
 
-    return stores, SqsNodeSettings(name=name, database=url, advertise=advertise, ttl_s=ttl_s)
+    shards = config.cluster.shards
+    return stores, SqsNodeSettings(name=name, database=url, advertise=advertise, ttl_s=ttl_s, shards=shards)

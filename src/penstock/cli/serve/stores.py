@@ -20,14 +20,18 @@ def store_of(
     database: str | None = None,
     memory: bool = False,
     lease_s: float | None = None,
+    shard: str = "",
 ) -> Store:
-    """Return the store of a part's queues: the one that the command line names, else the configured one."""
+    """Return the store of a part's queues: the one that the command line names, else the configured one.
+
+    `shard` is what the schema of one of several shards ends with.
+    """
     if sum([data is not None, database is not None, memory]) > 1:
         raise typer.BadParameter("give one of --data, --database and --memory")
     if memory:
         return MemoryStore()
     if url := database_url(config, data, database):
-        return _in_postgres(url, f"penstock_{part}", lease_s)
+        return _in_postgres(url, f"penstock_{part}{shard}", lease_s)
     directory = data or Path(config.data.dir)
     try:
         private_directory(directory)
@@ -36,13 +40,13 @@ def store_of(
     return SqliteStore(directory / f"{part}.db", durability=config.data.durability)
 
 
-def named_stores(config: Config, lease_s: float | None = None) -> dict[str, Store]:
+def named_stores(config: Config, lease_s: float | None = None, shard: str = "") -> dict[str, Store]:
     """Return the databases that partitions can be placed in, by name."""
     stores: dict[str, Store] = {}
     for entry in config.sqs.databases:
         name, _, url = entry.partition("=")
         if url.startswith(("postgres://", "postgresql://")):
-            stores[name] = _in_postgres(url, f"penstock_sqs_{name}", lease_s)
+            stores[name] = _in_postgres(url, f"penstock_sqs_{name}{shard}", lease_s)
         else:
             path = Path(url)
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -4,14 +4,17 @@ from penstock.cluster.nodes.keeper import ShardKeeper
 from penstock.cluster.nodes.membership import UNREACHABLE, NodeMembership
 from penstock.cluster.nodes.part import NodeIdentity, identify, taking_part, until_stop
 from penstock.cluster.nodes.rates import RatePermits
+from penstock.cluster.nodes.registry import Before, Registry
 from penstock.cluster.nodes.spread import Node
 
 __all__ = [
     "UNREACHABLE",
+    "Before",
     "Node",
     "NodeIdentity",
     "NodeMembership",
     "RatePermits",
+    "Registry",
     "ShardKeeper",
     "identify",
     "taking_part",

@@ -10,7 +10,7 @@ import psycopg
 
 from penstock.client.types import ClusterNode, ClusterView
 from penstock.cluster.errors import NodeNameTaken
-from penstock.cluster.nodes.registry import Registry
+from penstock.cluster.nodes.registry import Before, Registry
 from penstock.cluster.nodes.spread import Node, View
 from penstock.engine import StoreFailed
 
@@ -40,9 +40,13 @@ class NodeMembership:
         self.refused: str | None = None
         """Why this node must end: another process has its name."""
 
-    async def create(self, shards: tuple[str, ...]) -> bytes:
+    async def create(self, shards: tuple[str, ...], before: Before | None = None) -> bytes:
         """Create the tables, and return the secret that the nodes share."""
-        return await asyncio.to_thread(self._told.create, shards)
+        return await asyncio.to_thread(self._told.create, shards, before)
+
+    async def shards(self) -> list[str]:
+        """Return the names of the part's shards."""
+        return await asyncio.to_thread(self._told.shards)
 
     async def join(self, me: Node) -> None:
         """Become a live node."""

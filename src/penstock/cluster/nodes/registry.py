@@ -5,7 +5,7 @@ other nodes go by to find it. The right to serve a shard is the lease on its own
 """
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import psycopg
 
@@ -37,7 +37,9 @@ CREATE TABLE IF NOT EXISTS penstock_cluster.numbers (
 """
 _ADD_SECRET = "INSERT INTO secrets VALUES (%s, %s) ON CONFLICT DO NOTHING"
 _SECRET = "SELECT value FROM secrets WHERE part = %s"
-_ADD_SHARD = "INSERT INTO shards (part, name) VALUES (%s, %s) ON CONFLICT DO NOTHING"
+_ADD_SHARD = "INSERT INTO shards (part, name) VALUES (%s, %s)"
+_ANY_SHARD = "SELECT name FROM shards WHERE part = %s LIMIT 1"
+_HAS_SCHEMA = "SELECT nspname FROM pg_namespace WHERE nspname = %s"
 # At the same address only one process can listen: the row is that of an earlier life of this node.
 _RENEW = """
 INSERT INTO nodes AS n (part, name, instance, address, capabilities, draining, expires)
@@ -80,6 +82,13 @@ SELECT number FROM chosen
 _USE_NUMBER = "INSERT INTO numbers VALUES (%s, %s, clock_timestamp())"
 
 
+class Before(NamedTuple):
+    """What an installation has that existed before it had nodes: a schema, which becomes its only shard."""
+
+    schema: str
+    shard: str
+
+
 class Registry:
     """One connection to the tables, opened again after an error; used by one thread at a time."""
 
@@ -88,16 +97,27 @@ class Registry:
         self._part = part
         self._session: Session | None = None
 
-    def create(self, shards: Iterable[str]) -> bytes:
-        """Create what is missing, and return the secret that the nodes share."""
+    def create(self, shards: Iterable[str], before: Before | None = None) -> bytes:
+        """Create what is missing, and return the secret that the nodes share; shards that exist stay as they are."""
         session = self._connected()
         with session.transaction():
             session.execute(_CREATE)
-        session.execute(_ADD_SECRET, (self._part, random_bytes(_SECRET_BYTES)))
-        for shard in shards:
-            session.execute(_ADD_SHARD, (self._part, shard))
+            session.execute(_ADD_SECRET, (self._part, random_bytes(_SECRET_BYTES)))
+            if before is not None and session.execute(_HAS_SCHEMA, (before.schema,)).fetchone() is not None:
+                shards = (before.shard,)
+            # In this transaction only one node looks at a time, so that all have the same shards.
+            if session.execute(_ANY_SHARD, (self._part,)).fetchone() is None:
+                for shard in shards:
+                    session.execute(_ADD_SHARD, (self._part, shard))
         ((secret,),) = session.execute(_SECRET, (self._part,)).fetchall()
         return bytes(secret)
+
+    def shards(self) -> list[str]:
+        """Return the names of the part's shards; none if the database never had a node."""
+        try:
+            return [name for name, *_ in self._connected().execute(_SHARDS, (self._part,))]
+        except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
+            return []
 
     def number(self, name: str, below: int) -> int:
         """Return a number that no other node of the database has, the same one each time."""

@@ -72,6 +72,11 @@ def encode_message(message: Message) -> bytes:
     )
 
 
+def decode_message(record: bytes) -> Message:
+    """Decode a message; msgspec.DecodeError if it is not one."""
+    return _decode(record)
+
+
 def encode_segment(stream_id: int, first_seq: int, records: list[bytes]) -> list[bytes]:
     """Return the frames of a segment, to be joined or written one after another."""
     table = [0] * (2 * len(records))

@@ -97,6 +97,10 @@ def power_of_two(most: int) -> Kind[int]:
     return Kind(f"a power of two from 1 to {most}", check, lambda text: check(int(text)), int)
 
 
+# A comma before the next NAME=, and not one between the hosts of a URL.
+_ENTRY_END = re.compile(r",(?=\s*(?:[A-Za-z0-9_-]+=|$))")
+
+
 def named_databases() -> Kind[tuple[str, ...]]:
     """Return the kind of a list of NAME=PATH (SQLite) or NAME=URL (PostgreSQL); passwords are never shown."""
 
@@ -114,7 +118,7 @@ def named_databases() -> Kind[tuple[str, ...]]:
         return _require(entries, lambda _: len(set(names)) == len(names))
 
     def parse(text: str) -> tuple[str, ...]:
-        return check([given.strip() for given in text.split(",") if given.strip()])
+        return check([given.strip() for given in _ENTRY_END.split(text) if given.strip()])
 
     def plain(entries: tuple[str, ...]) -> Plain:
         split = (given.partition("=") for given in entries)
@@ -252,7 +256,9 @@ def database_url() -> Kind[str]:
         if url:
             parts = urlsplit(url)
             _require(parts.scheme, {"postgres", "postgresql"}.__contains__)
-            _require(parts.port or 1, bool)  # reading the port is what validates it
+            # One host, or several of which libpq takes the first that answers: HOST:PORT,HOST:PORT.
+            for host in parts.netloc.rpartition("@")[2].split(","):
+                _require(urlsplit(f"//{host}").port or 1, bool)  # reading the port is what validates it
         return url
 
     return Kind("postgresql://USER:PASSWORD@HOST:PORT/NAME, or empty", check, check, mask_whole_url)

@@ -274,6 +274,12 @@ class ClusterSettings:
         "How long a node owns its queues after its last renewal, and how long the others wait for a node that is gone; "
         "the same on every node.",
     )
+    shards: int = setting(
+        8,
+        kinds.integer(1, 256),
+        "Shards into which the first node of a new cluster divides the SQS queues; each has one owner. The database "
+        "keeps the number; later values change nothing.",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,6 +16,7 @@ from penstock.sqs.model import (
 )
 from penstock.sqs.names import page
 from penstock.sqs.queue.move_tasks import source_of_handle
+from penstock.sqs.queue.other_shards import QueueElsewhere, Target
 from penstock.sqs.queue.queue import SqsQueue
 from penstock.sqs.service import SqsService
 
@@ -30,7 +31,7 @@ async def list_dead_letter_source_queues(
 ) -> ListDeadLetterSourceQueuesResponse:
     """List the queues whose dead letters come to this one."""
     queue = service.of_url(caller, request.queue_url)
-    names, token = page(service.dead_letter_sources(queue), request.max_results, request.next_token)
+    names, token = page(await service.transfers.dead_letter_sources(queue), request.max_results, request.next_token)
     return ListDeadLetterSourceQueuesResponse([service.url_of(caller, name) for name in names], token)
 
 
@@ -45,11 +46,11 @@ async def start_message_move_task(
             "Value for parameter MaxNumberOfMessagesPerSecond is invalid. "
             f"Reason: You must enter a number that's between 1 and {MAX_RATE}."
         )
-    if not service.dead_letter_sources(source):
+    if not await service.transfers.dead_letter_sources(source):
         raise invalid_parameter("Source queue must be configured as a Dead Letter Queue.")
     destination = None
     if request.destination_arn is not None:
-        destination = _queue_of(service, caller, request.destination_arn, "DestinationArn")
+        destination = await _destination(service, caller, request.destination_arn)
         if destination is source:
             raise invalid_parameter("Source queue arn and destination queue arn cannot be the same.")
         if destination.fifo != source.fifo:
@@ -82,6 +83,15 @@ async def list_message_move_tasks(
     return ListMessageMoveTasksResponse(service.moves.listed(source, limit))
 
 
+async def _destination(service: SqsService, caller: SqsCaller, queue_arn: str) -> Target:
+    found = service.transfers.find(queue_arn)
+    if not isinstance(found, QueueElsewhere):
+        return _queue_of(service, caller, queue_arn, "DestinationArn")
+    if not _may_use(service, caller, found) or not (await service.transfers.describe(queue_arn)).exists:
+        raise _not_found("DestinationArn")
+    return found
+
+
 def _queue_of(service: SqsService, caller: SqsCaller, queue_arn: str, parameter: str) -> SqsQueue:
     if not _ARN.fullmatch(queue_arn):
         raise invalid_parameter(
@@ -89,9 +99,17 @@ def _queue_of(service: SqsService, caller: SqsCaller, queue_arn: str, parameter:
             "arn:<partition>:<service>:<region>:<account-id>:<resource-id>"
         )
     queue = service.find_arn(queue_arn)
-    if queue is None or caller.scope not in (None, service.place_of(queue.name)[0]):
-        raise SqsError(
-            ErrorKind.RESOURCE_NOT_FOUND,
-            f"The resource that you specified for the {parameter} parameter doesn't exist.",
-        )
+    if queue is None or not _may_use(service, caller, queue):
+        raise _not_found(parameter)
     return queue
+
+
+def _may_use(service: SqsService, caller: SqsCaller, queue: Target) -> bool:
+    return caller.scope in (None, service.place_of(queue.name)[0])
+
+
+def _not_found(parameter: str) -> SqsError:
+    return SqsError(
+        ErrorKind.RESOURCE_NOT_FOUND,
+        f"The resource that you specified for the {parameter} parameter doesn't exist.",
+    )

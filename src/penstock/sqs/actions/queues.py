@@ -38,7 +38,7 @@ async def create_queue(service: SqsService, caller: SqsCaller, request: CreateQu
         await service.settle(key)
         existing = service.queues.get(key)
         if existing is None:
-            service.check_redrive(key, asked, request.attributes.get("RedrivePolicy", ""))
+            await service.check_redrive(key, asked, request.attributes.get("RedrivePolicy", ""))
             await service.create(key, asked, request.tags)
         else:
             other = difference(existing.attributes, asked, request.attributes)
@@ -96,7 +96,7 @@ async def set_queue_attributes(
         queue = service.of_url(caller, request.queue_url)
         attributes = merged(queue.attributes, request.attributes, admin=caller.admin)
         if attributes.redrive_policy != queue.attributes.redrive_policy:
-            service.check_redrive(queue.name, attributes, request.attributes.get("RedrivePolicy", ""))
+            await service.check_redrive(queue.name, attributes, request.attributes.get("RedrivePolicy", ""))
         await service.change(queue, msgspec.structs.replace(queue.record, attributes=attributes))
     return EmptyResponse()
 

@@ -35,6 +35,8 @@ _SYSTEM: dict[str, Callable[[SqsQueue, Entry], str | None]] = {
     "DeadLetterQueueSourceArn": lambda queue, entry: entry.message.notes.get("DeadLetterQueueSourceArn"),
 }
 
+_HAND_OVER_S = 5.0
+
 
 def receive_message(service: SqsService, caller: SqsCaller, request: ReceiveMessageRequest) -> Answer:
     """Lease up to ten messages; if there are none, wait if the request asks for it."""
@@ -106,13 +108,15 @@ class _Receive:
     async def after_hand_overs(self, deliveries: list[SqsDelivery]) -> Shape:
         """Return the response once the dead letters that this receive found are in their queue.
 
-        A group goes on behind its dead letter, so a receive that found nothing else looks again.
+        A group goes on behind its dead letter, so a receive that found nothing else looks again. The dead-letter
+        queue may be on a node that does not answer, so the response does not wait for ever.
         """
-        queue = self._queue
+        queue, loop = self._queue, asyncio.get_running_loop()
+        until_s = loop.time() + _HAND_OVER_S
         for _ in range(MAX_RECEIVED):
-            if not queue.hand_overs:
+            if not queue.hand_overs or loop.time() >= until_s:
                 break
-            await asyncio.wait(queue.hand_overs)
+            await asyncio.wait(queue.hand_overs, timeout=until_s - loop.time())
             deliveries = deliveries or queue.lease_now(self.max_messages, self.lease_ms)
         answer = self.fresh_response(deliveries)
         return await answer.wait() if isinstance(answer, AfterCommit) else answer

@@ -27,7 +27,7 @@ from penstock.sqs.admin.shapes import (
     Retired,
 )
 from penstock.sqs.auth.caller import SqsCaller
-from penstock.sqs.errors import ErrorKind, SqsError, invalid_parameter
+from penstock.sqs.errors import ErrorKind, SqsError, invalid_parameter, queue_does_not_exist
 from penstock.sqs.model import StartMessageMoveTaskRequest
 from penstock.sqs.queue.attributes import shown
 from penstock.sqs.queue.queue import SqsQueue
@@ -67,7 +67,7 @@ class AdminSurface:
     @route("GET", ADMIN_PREFIX, summary="All queues, by name.")
     def _list(self, call: Call[WholeOrPageQuery, NoBody]) -> QueueSummaries:
         queues, asked = self._service.queues, call.query
-        names, cursor = whole_or_page_of(sorted(queues), lambda name: (name,), tuple[str], asked.limit, asked.cursor)
+        names, cursor = page_of_names(sorted(queues), asked)
         return QueueSummaries([self._summary(queues[name]) for name in names], cursor)
 
     def _summary(self, queue: SqsQueue) -> QueueSummary:
@@ -83,10 +83,10 @@ class AdminSurface:
         )
 
     @route("GET", _ONE, summary="A queue with its attributes, tags and dead-letter sources.")
-    def _description(self, call: Call[NoQuery, NoBody]) -> QueueDescription:
+    async def _description(self, call: Call[NoQuery, NoBody]) -> QueueDescription:
         service, queue = self._service, self._find(call.path)
         live = live_counters(service, queue)
-        sources = service.dead_letter_sources(queue)
+        sources = await service.transfers.dead_letter_sources(queue)
         return QueueDescription(
             **msgspec.structs.asdict(self._summary(queue)),
             arn=live.queue_arn,
@@ -146,12 +146,19 @@ class AdminSurface:
     @route("POST", f"{_ONE}/redrive", summary="Move dead letters back to where they came from.")
     async def _redrive(self, call: Call[NoQuery, RedriveRequest]) -> RedriveStarted:
         service, queue, request = self._service, self._find(call.path), call.body
-        destination = None if request.destination is None else service.arn_of(service.find(request.destination).name)
+        destination = None if request.destination is None else service.arn_of(request.destination)
+        if destination is not None and not (await service.transfers.describe(destination)).exists:
+            raise queue_does_not_exist()
         move = StartMessageMoveTaskRequest(service.arn_of(queue.name), destination, request.per_second)
         return RedriveStarted((await start_message_move_task(service, SqsCaller(b""), move)).task_handle)
 
     def _find(self, path: Mapping[str, str]) -> SqsQueue:
         return self._service.find(path["name"])
+
+
+def page_of_names(names: list[str], asked: WholeOrPageQuery) -> tuple[list[str], str | None]:
+    """Return the names on a page of the list of queues, and the cursor of the next page."""
+    return whole_or_page_of(names, lambda name: (name,), tuple[str], asked.limit, asked.cursor)
 
 
 def _place(cursor: str | None) -> tuple[int, int]:

@@ -1,5 +1,5 @@
 """SQS on several nodes: any node takes any request, and passes on what another one owns."""
 
-from penstock.sqs.nodes.server import SqsNodeSettings, serve_node
+from penstock.sqs.nodes.server import SqsNodeSettings, require_one_shard, serve_node
 
-__all__ = ["SqsNodeSettings", "serve_node"]
+__all__ = ["SqsNodeSettings", "require_one_shard", "serve_node"]

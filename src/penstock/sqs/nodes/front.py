@@ -1,27 +1,41 @@
 """Answers from the queues of all nodes: those of this one directly, the others by their owners."""
 
+import asyncio
 from collections.abc import Awaitable
 from itertools import count
+from urllib.parse import unquote
 
 import msgspec
 
+from penstock.client.types import WholeOrPageQuery
 from penstock.cluster.nodes import UNREACHABLE, Node, NodeMembership
 from penstock.domain.ids import TsidFactory
 from penstock.edge.clock import Clock, stopwatch
+from penstock.http.api import cursor_after, parse_query
 from penstock.sqs.actions.answer import AfterCommit, Answer
 from penstock.sqs.actions.contents import check_wait
 from penstock.sqs.actions.table import ACTIONS
+from penstock.sqs.admin.routes import ADMIN_PREFIX, page_of_names
+from penstock.sqs.admin.shapes import QueueSummaries
 from penstock.sqs.auth.caller import Hop, SqsCaller
 from penstock.sqs.errors import ErrorKind, SqsError
+from penstock.sqs.keys import QueueKeys
 from penstock.sqs.metrics import SqsMetrics
-from penstock.sqs.model import RESPONSES, ReceiveMessageRequest, ReceiveMessageResponse, Shape
+from penstock.sqs.model import (
+    RESPONSES,
+    ListQueuesRequest,
+    ListQueuesResponse,
+    ReceiveMessageRequest,
+    ReceiveMessageResponse,
+    Shape,
+)
+from penstock.sqs.names import page, token_after
+from penstock.sqs.nodes.between import read_shard_request
 from penstock.sqs.nodes.hop import Hops
 from penstock.sqs.nodes.owners import Owners, ServedQueues, error_of
+from penstock.sqs.nodes.shards import ShardMap
 from penstock.sqs.service import ServiceSettings
 from penstock.sqs.watch import WATCH_TARGET, WatchQueuesRequest, WatchQueuesResponse, read_watch, watch_queues
-
-SHARD = "sqs"
-"""The one shard of all queues of a database."""
 
 # So short that a receiver notices a change of the owner soon.
 _WATCH_S = 5
@@ -40,9 +54,10 @@ class _ReceivedAtOwner(ReceiveMessageResponse):
 _decode_received = msgspec.json.Decoder(_ReceivedAtOwner).decode
 _DECODE = {action: msgspec.json.Decoder(shape).decode for action, shape in RESPONSES.items()}
 _decode_watch = msgspec.json.Decoder(WatchQueuesResponse).decode
+_decode_summaries = msgspec.json.Decoder(QueueSummaries).decode
 
 
-class NodeFront:
+class NodeFront(QueueKeys):
     """The requests of a node's clients, and those that other nodes pass on."""
 
     def __init__(
@@ -53,9 +68,11 @@ class NodeFront:
         membership: NodeMembership,
         owners: Owners,
         hops: Hops,
+        shards: ShardMap,
     ) -> None:
+        super().__init__(settings.home, settings.scopes)
         self.settings = settings
-        self.home = settings.home
+        self._shards = shards
         self.clock = clock
         self.metrics = SqsMetrics()
         self._membership = membership
@@ -82,24 +99,31 @@ class NodeFront:
     # AWS's actions
 
     def act(self, action: str, caller: SqsCaller, request: Shape) -> Answer:
-        """Answer one of AWS's actions: here if this node owns the queue, else by its owner."""
-        served = self._owners.here(SHARD)
+        """Answer one of AWS's actions: here if this node owns the queue's shard, else by its owner."""
         if caller.hop is not None:
-            return self._act_for_node(served, action, caller, request)
+            return self._act_for_node(self._served(caller.hop), action, caller, request)
+        if isinstance(request, ListQueuesRequest) and len(self._shards.all) > 1:
+            return caller.while_connected(self._list_queues(caller, request))
+        shard = self._shards.of_request(self, caller, request)
+        served = self._owners.here(shard)
         if served is not None:
             return ACTIONS[action](served.service, caller, request)
         if isinstance(request, ReceiveMessageRequest):
-            return caller.while_connected(self._receive(caller, request))
-        return caller.while_connected(self._act_elsewhere(action, caller, request))
+            return caller.while_connected(self._receive(shard, caller, request))
+        return caller.while_connected(self._act_elsewhere(shard, action, caller, request))
 
-    def _act_for_node(self, served: ServedQueues | None, action: str, caller: SqsCaller, request: Shape) -> Answer:
+    def _served(self, hop: Hop) -> ServedQueues:
+        served = self._owners.here(hop.shard)
         if served is None:
             raise _not_owner()
+        return served
+
+    def _act_for_node(self, served: ServedQueues, action: str, caller: SqsCaller, request: Shape) -> Answer:
         if isinstance(request, ReceiveMessageRequest):
             return _receive_now(served, caller, request)
         return ACTIONS[action](served.service, caller, request)
 
-    async def _act_elsewhere(self, action: str, caller: SqsCaller, request: Shape) -> Shape:
+    async def _act_elsewhere(self, shard: str, action: str, caller: SqsCaller, request: Shape) -> Shape:
         repeatable = action not in _ONCE
         body = caller.json or _encode(request)
         target = f"AmazonSQS.{action}".encode()
@@ -108,28 +132,46 @@ class NodeFront:
             return await _settled(ACTIONS[action](served.service, caller, request))
 
         async def ask(owner: Node) -> Shape:
-            answer = await self._owners.ask(owner, Hop(SHARD), caller, body=body, target=target, repeatable=repeatable)
+            answer = await self._owners.ask(owner, Hop(shard), caller, body=body, target=target, repeatable=repeatable)
             if answer.status != 200:
                 raise error_of(answer)
             return _DECODE[action](answer.body or b"{}")
 
-        return await self._owners.call(SHARD, here, ask, repeatable=repeatable)
+        return await self._owners.call(shard, here, ask, repeatable=repeatable)
+
+    async def _list_queues(self, caller: SqsCaller, request: ListQueuesRequest) -> ListQueuesResponse:
+        """Merge the pages of all shards, which have the same order."""
+        answers = await asyncio.gather(
+            *(self._act_elsewhere(shard, "ListQueues", caller, request) for shard in self._shards.all)
+        )
+        pages = [answer for answer in answers if isinstance(answer, ListQueuesResponse)]
+        keys = sorted(self.key_of_url(caller, url) for each in pages for url in each.queue_urls)
+        chosen, token = page(keys, request.max_results, None)
+        if token is None and any(each.next_token for each in pages):
+            token = token_after(chosen[-1])
+        return ListQueuesResponse([self.url_of(caller, key) for key in chosen], token)
+
+    async def act_between(self, caller: SqsCaller, body: bytes) -> Shape:
+        """Answer what a shard of another node asks one of this node."""
+        if caller.hop is None:
+            raise SqsError(ErrorKind.ACCESS_DENIED, "Only nodes of this cluster may ask this.")
+        return await self._served(caller.hop).service.transfers.answer(read_shard_request(body))
 
     # Receives: a call of another node never waits while it may lease, so nothing is leased that no one reads.
 
-    async def _receive(self, caller: SqsCaller, request: ReceiveMessageRequest) -> ReceiveMessageResponse:
+    async def _receive(self, shard: str, caller: SqsCaller, request: ReceiveMessageRequest) -> ReceiveMessageResponse:
         started_s = stopwatch()
-        response, wait_s = await self._receive_once(caller, request, woken=False)
+        response, wait_s = await self._receive_once(shard, caller, request, woken=False)
         while not response.messages and not self._stopping:
             left_s = wait_s - (stopwatch() - started_s)
             if left_s <= 0:
                 break
-            if await self._wait_for_messages(caller, [request.queue_url], left_s):
-                response, _ = await self._receive_once(caller, request, woken=True)
+            if await self._wait_in_shard(shard, caller, [request.queue_url], left_s):
+                response, _ = await self._receive_once(shard, caller, request, woken=True)
         return response
 
     async def _receive_once(
-        self, caller: SqsCaller, request: ReceiveMessageRequest, *, woken: bool
+        self, shard: str, caller: SqsCaller, request: ReceiveMessageRequest, *, woken: bool
     ) -> tuple[ReceiveMessageResponse, int]:
         body = _encode(request)
 
@@ -138,15 +180,39 @@ class NodeFront:
 
         async def ask(owner: Node) -> tuple[ReceiveMessageResponse, int]:
             target = f"AmazonSQS.{_RECEIVE}".encode()
-            answer = await self._owners.ask(owner, Hop(SHARD, woken), caller, body=body, target=target)
+            answer = await self._owners.ask(owner, Hop(shard, woken), caller, body=body, target=target)
             if answer.status != 200:
                 raise error_of(answer)
             return _response_and_wait(_decode_received(answer.body))
 
-        return await self._owners.call(SHARD, here, ask, repeatable=True)
+        return await self._owners.call(shard, here, ask, repeatable=True)
+
+    # Waits, which lease nothing
 
     async def _wait_for_messages(self, caller: SqsCaller, urls: list[str], left_s: float) -> list[str]:
         """Return those of the queues that may have messages, or none after some seconds."""
+        by_shard: dict[str, list[str]] = {}
+        for url in urls:
+            try:
+                by_shard.setdefault(self._shards.of_key(self.key_of_url(caller, url)), []).append(url)
+            except SqsError:
+                # The receive says what is wrong with it.
+                return [url]
+        waits = [
+            asyncio.ensure_future(self._wait_in_shard(shard, caller, its_urls, left_s))
+            for shard, its_urls in by_shard.items()
+        ]
+        try:
+            for wait in asyncio.as_completed(waits):
+                await wait
+                if found := [url for each in waits if each.done() for url in each.result()]:
+                    return found
+        finally:
+            for wait in waits:
+                wait.cancel()
+        return []
+
+    async def _wait_in_shard(self, shard: str, caller: SqsCaller, urls: list[str], left_s: float) -> list[str]:
         body = _encode(WatchQueuesRequest(urls, min(_WATCH_S, max(1, round(left_s)))))
 
         async def here(served: ServedQueues) -> list[str]:
@@ -154,7 +220,7 @@ class NodeFront:
 
         async def ask(owner: Node) -> list[str]:
             try:
-                answer = await self._owners.ask(owner, Hop(SHARD), caller, body=body, target=WATCH_TARGET)
+                answer = await self._owners.ask(owner, Hop(shard), caller, body=body, target=WATCH_TARGET)
             except TimeoutError:
                 if self._stopping:
                     return []
@@ -163,15 +229,12 @@ class NodeFront:
                 raise error_of(answer)
             return _decode_watch(answer.body).queue_urls
 
-        return await self._owners.call(SHARD, here, ask, repeatable=True)
+        return await self._owners.call(shard, here, ask, repeatable=True)
 
     def watch(self, caller: SqsCaller, body: bytes) -> Awaitable[Shape]:
         """Wait until a queue of several has messages."""
-        served = self._owners.here(SHARD)
-        if caller.hop is not None and served is None:
-            raise _not_owner()
-        if served is not None:
-            return watch_queues(served.service, caller, body)
+        if caller.hop is not None:
+            return watch_queues(self._served(caller.hop).service, caller, body)
         return caller.while_connected(self._watch(caller, read_watch(body)))
 
     async def _watch(self, caller: SqsCaller, request: WatchQueuesRequest) -> WatchQueuesResponse:
@@ -195,20 +258,42 @@ class NodeFront:
         path, _, query = target.partition(b"?")
         if path == b"/cluster":
             return await self._describe()
+        if caller.hop is not None:
+            return await self._served(caller.hop).admin.answer(method, path, query, body)
+        one = path.removeprefix(f"{ADMIN_PREFIX}/".encode())
+        if path.rstrip(b"/") != ADMIN_PREFIX.encode():
+            shard = self._shards.of_key(unquote(one.partition(b"/")[0].decode("latin-1")))
+            return await self._administer_in(shard, caller, method, target, body)
+        answers = await asyncio.gather(
+            *(self._administer_in(shard, caller, method, target, body) for shard in self._shards.all)
+        )
+        if method != "GET" or any(status != 200 for status, _ in answers):
+            return max(answers, key=lambda each: each[0])
+        return 200, _merged_list([content for _, content in answers], query)
+
+    async def _administer_in(
+        self, shard: str, caller: SqsCaller, method: str, target: bytes, body: bytes
+    ) -> tuple[int, bytes]:
+        path, _, query = target.partition(b"?")
 
         async def here(served: ServedQueues) -> tuple[int, bytes]:
             return await served.admin.answer(method, path, query, body)
 
         async def ask(owner: Node) -> tuple[int, bytes]:
-            answer = await self._owners.ask(owner, Hop(SHARD), caller, body=body, method=method, path=target)
+            answer = await self._owners.ask(owner, Hop(shard), caller, body=body, method=method, path=target)
             return answer.status, answer.body
 
-        if caller.hop is not None:
-            served = self._owners.here(SHARD)
-            if served is None:
-                raise _not_owner()
-            return await here(served)
-        return await self._owners.call(SHARD, here, ask, repeatable=method == "GET")
+        return await self._owners.call(shard, here, ask, repeatable=method == "GET")
+
+
+def _merged_list(contents: list[bytes], query: bytes) -> bytes:
+    """Merge the pages of all shards, which have the same order."""
+    pages = [_decode_summaries(content) for content in contents]
+    queues = {queue.name: queue for each in pages for queue in each.queues}
+    names, cursor = page_of_names(sorted(queues), parse_query(query, WholeOrPageQuery))
+    if names and any(each.cursor for each in pages):
+        cursor = cursor_after((names[-1],))
+    return _encode(QueueSummaries([queues[name] for name in names], cursor))
 
 
 async def _receive_now(served: ServedQueues, caller: SqsCaller, request: ReceiveMessageRequest) -> _ReceivedAtOwner:

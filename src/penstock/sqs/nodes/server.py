@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 import msgspec
 
-from penstock.cluster.nodes import Node, NodeMembership, taking_part, until_stop
+from penstock.cluster.nodes import Before, Node, NodeMembership, Registry, taking_part, until_stop
 from penstock.delivery import AnyAddress, DeliveryFailed, HttpClient, Undeliverable, head_with, own_part_settings
 from penstock.domain.errors import FailedPrecondition
 from penstock.domain.ids import TsidFactory
@@ -18,10 +18,12 @@ from penstock.http.server import HttpServer, stop_signal
 from penstock.ops.telemetry import Metrics
 from penstock.sqs.app import SqsApp
 from penstock.sqs.auth.credentials import Credentials
-from penstock.sqs.nodes.front import SHARD, NodeFront
+from penstock.sqs.nodes.between import ClusterShards
+from penstock.sqs.nodes.front import NodeFront
 from penstock.sqs.nodes.hop import Hops
 from penstock.sqs.nodes.metrics import NodeMetrics
 from penstock.sqs.nodes.owners import HOP_S, Owners, ServedQueues
+from penstock.sqs.nodes.shards import FIRST, ONLY_SCHEMA, ShardMap, shard_names, suffix_of
 from penstock.sqs.queue.placement import PARTITIONED
 from penstock.sqs.server import SqsServerSettings, open_service
 
@@ -39,6 +41,8 @@ class SqsNodeSettings(msgspec.Struct, frozen=True, kw_only=True):
     advertise: str | None = None
     """The address at which the other nodes reach this one; None if it is the one it listens on."""
     ttl_s: float = 10.0
+    shards: int = 8
+    """How many shards the first node creates."""
 
 
 class _Health(msgspec.Struct):
@@ -46,9 +50,10 @@ class _Health(msgspec.Struct):
 
 
 class CapabilityGate:
-    """Lets a queue with partitions be created only if every live node can serve it (SQS-NODE-3)."""
+    """Lets a queue with partitions be created in a shard only if every live node can serve it (SQS-NODE-3)."""
 
-    def __init__(self, membership: NodeMembership, client: HttpClient) -> None:
+    def __init__(self, shard: str, membership: NodeMembership, client: HttpClient) -> None:
+        self._shard = shard
         self._membership = membership
         self._client = client
 
@@ -57,7 +62,7 @@ class CapabilityGate:
         nodes = self._membership.view.nodes
         if not nodes or not all(await asyncio.gather(*(self._has(node) for node in nodes))):
             return False
-        await self._membership.tell(lambda registry: registry.need(SHARD, PARTITIONED))
+        await self._membership.tell(lambda registry: registry.need(self._shard, PARTITIONED))
         return True
 
     async def _has(self, node: Node) -> bool:
@@ -71,26 +76,30 @@ class CapabilityGate:
 
 
 async def serve_node(
-    stores_of: Callable[[], Mapping[str, Store]],
+    stores_of: Callable[[str], Mapping[str, Store]],
     node: SqsNodeSettings,
     clock: Clock,
     ids: TsidFactory,
     settings: SqsServerSettings,
     credentials: Credentials | None = None,
 ) -> None:
-    """Serve until SIGINT or SIGTERM; then hand the queues over and finish what is in progress."""
+    """Serve until SIGINT or SIGTERM; then hand the queues over and finish what is in progress.
+
+    `stores_of` returns the stores of a shard, by the suffix of its schemas.
+    """
     membership = NodeMembership(node.database, PART, node.ttl_s)
-    hops = Hops(await membership.create((SHARD,)), clock)
+    shards, secret = await _found_or_created(membership, node)
+    hops = Hops(secret, clock)
     async with HttpClient(AnyAddress(), own_part_settings(2 * HOP_S, _MAX_ANSWER_BYTES)) as client:
         owners = Owners(membership, client, hops)
-        front = NodeFront(settings.service, clock, ids, membership, owners, hops)
-        gate = CapabilityGate(membership, client)
+        front = NodeFront(settings.service, clock, ids, membership, owners, hops, shards)
 
         @asynccontextmanager
         async def open_shard(shard: str) -> AsyncIterator[ServedQueues]:
-            stores = stores_of()
+            stores = stores_of(suffix_of(shard))
+            gate, others = CapabilityGate(shard, membership, client), ClusterShards(shard, shards, owners)
             try:
-                async with open_service(stores, clock, ids, settings, gate, front.metrics) as service:
+                async with open_service(stores, clock, ids, settings, gate, front.metrics, others) as service:
                     yield ServedQueues(service)
             finally:
                 # Ends a claim in progress; the service has closed those that were open.
@@ -114,6 +123,25 @@ async def serve_node(
                     following.cancel()
     if membership.refused is not None:
         raise FailedPrecondition(membership.refused)
+
+
+async def _found_or_created(membership: NodeMembership, node: SqsNodeSettings) -> tuple[ShardMap, bytes]:
+    """Return the shards of the database; queues that a server without nodes has created remain the only shard."""
+    secret = await membership.create(shard_names(node.shards), Before(ONLY_SCHEMA, FIRST))
+    return ShardMap(await membership.shards()), secret
+
+
+def require_one_shard(database: str) -> None:
+    """Raise FailedPrecondition if the database has several shards, of which a server without nodes would see none."""
+    registry = Registry(database, PART)
+    try:
+        shards = registry.shards()
+    finally:
+        registry.close()
+    if len(shards) > 1:
+        raise FailedPrecondition(
+            f"the queues of this database are in {len(shards)} shards: start the server as a node, with --node NAME"
+        )
 
 
 def _probes(membership: NodeMembership, front: NodeFront, owners: Owners) -> Probes:

@@ -18,6 +18,7 @@ from penstock.domain.errors import PenstockError
 from penstock.engine import Entry
 from penstock.sqs.errors import ErrorKind, SqsError, invalid_parameter
 from penstock.sqs.model import MessageMoveTask
+from penstock.sqs.queue.other_shards import Target
 from penstock.sqs.queue.queue import SqsQueue
 from penstock.sqs.queue.receipts import QueuePartition
 from penstock.sqs.queue.redrive import SOURCE_ARN
@@ -55,7 +56,7 @@ class Move:
 
     handle: str
     source: SqsQueue
-    destination: SqsQueue | None
+    destination: Target | None
     source_arn: str
     destination_arn: str | None
     rate_per_s: int | None
@@ -90,7 +91,7 @@ class MoveTasks:
         self._moves: dict[int, deque[Move]] = {}
         self._running: set[asyncio.Task[None]] = set()
 
-    def start(self, source: SqsQueue, destination: SqsQueue | None, rate_per_s: int | None) -> str:
+    def start(self, source: SqsQueue, destination: Target | None, rate_per_s: int | None) -> str:
         """Start a move and return its handle."""
         moves = self._moves.setdefault(source.incarnation, deque(maxlen=_KEPT_PER_QUEUE))
         if any(move.status in (RUNNING, CANCELLING) for move in moves):
@@ -171,10 +172,10 @@ class MoveTasks:
         service = self._service
         await partition.shell.page_in(partition.queue)
         entries = partition.queue.engine.take_for_move(service.clock.now_ms(), room)
-        by_target: dict[SqsQueue, list[Entry]] = {}
+        by_target: dict[Target, list[Entry]] = {}
         for entry in entries:
-            target = move.destination or service.find_arn(entry.message.notes.get(SOURCE_ARN, ""))
-            if target is None or service.queues.get(target.name) is not target:
+            target = move.destination or service.transfers.find(entry.message.notes.get(SOURCE_ARN, ""))
+            if target is None or (isinstance(target, SqsQueue) and service.queues.get(target.name) is not target):
                 partition.shell.ledger.give_back(partition.queue, entries)
                 gone = ErrorKind.QUEUE_DOES_NOT_EXIST
                 reason = "CouldNotDetermineMessageSource" if move.destination is None else gone.query_code
@@ -186,7 +187,7 @@ class MoveTasks:
                 partition.shell.ledger.give_back(partition.queue, moving)
                 continue
             try:
-                await service.move(partition, moving, target, None)
+                await service.transfers.move(partition, moving, target, None)
             except PenstockError as error:
                 failure = error
             else:

@@ -31,6 +31,8 @@ from penstock.tools.bench.sqs import LoadClient, load_client
 from penstock.tools.bench.sqs_load import SqsLoadRequest
 
 _TTL_S = 3.0
+# One queue is measured, so that what is passed on and what is not is known.
+_ONE_SHARD = {"PENSTOCK_CLUSTER__SHARDS": "1"}
 _SENDS, _RECEIVES = 6_000, 1_500
 _FIFO = {"FifoQueue": "true"}
 _GROUPED = {"DeduplicationScope": "messageGroup", "FifoThroughputLimit": "perMessageGroupId"}
@@ -77,7 +79,7 @@ class BenchNode:
             [*command, "--database", database, "--node", name, *options],
             stdout=subprocess.PIPE,
             text=True,
-            env={**os.environ, "PENSTOCK_CLUSTER__TTL_S": str(_TTL_S), **(settings or {})},
+            env={**os.environ, **_ONE_SHARD, "PENSTOCK_CLUSTER__TTL_S": str(_TTL_S), **(settings or {})},
         )
         assert self.process.stdout is not None
         self.url = listening_address(iter(self.process.stdout))

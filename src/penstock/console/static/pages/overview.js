@@ -192,8 +192,14 @@ function unready(ready) {
 
 // Return what a node of a cluster owns.
 function ownedBy(node, { shards }) {
-  const owned = shards.filter((shard) => shard.owner === node.name);
-  return owned.length ? `owns ${owned.map((shard) => `${shard.part} (epoch ${shard.epoch}, ${format.plural(shard.moves, "move")})`).join(", ")}` : "owns nothing, and takes over";
+  const owned = [...new Set(shards.map((shard) => shard.part))].flatMap((part) => {
+    const all = shards.filter((shard) => shard.part === part);
+    const own = all.filter((shard) => shard.owner === node.name);
+    if (!own.length) return [];
+    const [{ epoch, moves }] = own;
+    return [all.length === 1 ? `${part} (epoch ${epoch}, ${format.plural(moves, "move")})` : `${part} (${own.length} of ${all.length} shards)`];
+  });
+  return owned.length ? `owns ${owned.join(", ")}` : "owns nothing, and takes over";
 }
 
 // Return the backlog of streaming queries, if any.
