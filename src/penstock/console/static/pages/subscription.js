@@ -18,6 +18,7 @@ const COUNTED = 1000;
 export function mount(main, { signal, detail: id }) {
   const problem = trouble();
   let row = null;
+  let deleted = false;
   const act = (work) => async () => {
     await work(row);
     await load();
@@ -27,7 +28,8 @@ export function mount(main, { signal, detail: id }) {
   const pause = button("Pause…", actions.togglePause);
   const rotate = button("Rotate secret…", actions.rotate);
   const remove = button("Delete…", async (current) => {
-    if (await actions.remove(current)) location.hash = "#/subscriptions";
+    deleted = await actions.remove(current);
+    if (deleted) location.hash = "#/subscriptions";
   }, "danger-quiet staff");
   const tools = [button("Retry all…", actions.retryAll, "primary"), pause, button("Test", actions.test), button(PORTAL ? "Change URL…" : "Edit…", PORTAL ? actions.changeTarget : actions.edit), button("Replay…", actions.replay, "staff"), rotate, remove];
   const tiles = {
@@ -85,7 +87,7 @@ export function mount(main, { signal, detail: id }) {
     );
   }
 
-  const load = loader(
+  const read = loader(
     problem,
     async () => {
       const one = path`/api/v1/subscriptions/${id}`;
@@ -126,6 +128,8 @@ export function mount(main, { signal, detail: id }) {
     about.replaceChildren(facts(factsOf(found)));
   }
 
+  // Not once it is deleted, until the list is shown.
+  const load = () => (deleted ? null : read());
   every(3000, load, signal);
   subscriptions().catch(() => null);
 }
