@@ -185,3 +185,11 @@ def test_deliveries_are_counted_once_while_their_minute_grows() -> None:
     )
     counts.count([Minute(minute_ms=NOW_MS + 60_000, by=Dimension.SUBSCRIPTION, name="s1", delivered=2)])
     assert counts.totals["s1"] == (7, 1, 0, 0)
+
+
+def test_the_oldest_that_is_due_is_never_younger_than_that_of_a_subscription() -> None:
+    loads = {"s1": SubscriptionLoad(ready=5, due_since_ms=NOW_MS - 29_000)}
+    for waits_since_ms in (None, NOW_MS - 3_000):
+        report = assess(facts(loads=loads, waits_since_ms=waits_since_ms))
+        assert (report.oldest_due_s, report.subscriptions[0].oldest_due_s) == (29, 29)
+    assert assess(facts()).oldest_due_s is None
