@@ -20,6 +20,7 @@ from penstock.domain.signing import Signature, verify
 from penstock.events.api.app import ApiFront, JobsParts
 from penstock.events.api.health_watch import HealthWatch, NoParts
 from penstock.events.api.server import ApiSettings, api_server
+from penstock.events.portal import PortalTokens
 from penstock.events.process.processor import ProcessMetrics, Processor
 from penstock.events.process.tokens import AuthTokens
 from penstock.events.store.repository import JobRepository
@@ -183,6 +184,7 @@ def jobs_parts() -> JobsParts:
         courier=courier,
         processor=processor,
         tokens=AuthTokens([SECRET]),
+        portal=PortalTokens(repository, [SECRET], clock),
         clock=clock,
         new_id=lambda: ids.next_id(0),
         metrics=metrics,

@@ -18,7 +18,18 @@ from penstock import __version__
 from penstock.cli import reference, status, up
 from penstock.cli.admin import backup, doctor, keys
 from penstock.cli.admin import config as config_commands
-from penstock.cli.events import changes, event_types, groups, jobs, listen, pools, publish, subscriptions, topics
+from penstock.cli.events import (
+    changes,
+    event_types,
+    groups,
+    jobs,
+    listen,
+    pools,
+    portal_links,
+    publish,
+    subscriptions,
+    topics,
+)
 from penstock.cli.failures import FAILURE, FailureGroup, print_trace
 from penstock.cli.family import CONTEXT, examples
 from penstock.cli.options import Options
@@ -68,6 +79,7 @@ app.add_typer(topics.app, name="topics")
 app.add_typer(queue_commands.app, name="queue")
 app.add_typer(config_commands.app, name="config")
 app.add_typer(keys.app, name="keys")
+app.add_typer(portal_links.app, name="portal-links")
 app.add_typer(serve.app, name="serve")
 app.command("changes", epilog=changes.EXAMPLES)(changes.changes)
 app.add_typer(pipeline.app, name="pipeline")

@@ -42,9 +42,9 @@ def status(ctx: typer.Context, endpoint: ApiEndpoint = None, as_json: AsJson = F
             typer.echo(f"  {reason.status}: {printable(reason.message)}\n      {printable(reason.remedy)}")
         lag = "" if report.pipeline_lag is None else f"; {report.pipeline_lag} rows wait for Spark"
         more = "at least " if any(each.backlog >= each.backlog_limit for each in report.subscriptions) else ""
-        typer.echo(
-            f"\n{more}{report.backlog} jobs wait, the oldest that is due for {_span(report.oldest_due_s)}{lag}\n"
-        )
+        due = "none is due" if report.oldest_due_s is None else f"the oldest is due for {_span(report.oldest_due_s)}"
+        jobs = "1 job waits" if report.backlog == 1 and not more else f"{report.backlog} jobs wait"
+        typer.echo(f"\n{more}{jobs}, {due}{lag}\n")
         if report.cluster is not None:
             _print_cluster(report.cluster)
         _print_subscriptions(report.subscriptions, report.more_subscriptions)

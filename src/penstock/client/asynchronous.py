@@ -203,6 +203,17 @@ class AsyncPenstock:
         """Return the AsyncAPI document of the catalogue of event types."""
         return await self._ask(calls.asyncapi())
 
+    async def create_portal_link(
+        self, tenant: str, *, subscription_id: str | None = None, hours: float = 24
+    ) -> types.PortalLink:
+        """Create a link to the customers' portal, for a tenant or one of its subscriptions."""
+        body = types.NewPortalLink(tenant=tenant, subscription_id=subscription_id, hours=hours)
+        return await self._ask(calls.create_portal_link(body))
+
+    async def revoke_portal_links(self, tenant: str) -> types.PortalLinksRevoked:
+        """Revoke all links of a tenant, at once."""
+        return await self._ask(calls.revoke_portal_links(tenant))
+
     async def change_page(self, limit: int, cursor: str | None = None) -> types.ChangeList:
         """Return one page of changes made through the API, the newest first, and the cursor of the next page."""
         return await self._ask(calls.changes(cursor, limit))

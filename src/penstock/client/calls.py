@@ -21,6 +21,7 @@ A = TypeVar("A")
 
 _EVENTS, _JOBS, _POOLS = "/api/v1/events", "/api/v1/jobs", "/api/v1/pools"
 _SUBSCRIPTIONS, _CHANGES, _GROUPS = "/api/v1/subscriptions", "/api/v1/changes", "/api/v1/groups"
+_PORTAL_LINKS = "/api/v1/portal-links"
 _FEEDS, _EVENT_TYPES = "/api/v1/feeds", "/api/v1/event-types"
 
 
@@ -303,6 +304,16 @@ def check_data(name: str, data: object, version: str | None) -> ApiCall[types.Da
 def asyncapi() -> ApiCall[types.JsonSchema]:
     """Get the AsyncAPI document of the catalogue."""
     return _get("/asyncapi.json", types.JsonSchema)
+
+
+def create_portal_link(body: types.NewPortalLink) -> ApiCall[types.PortalLink]:
+    """Create a link to the customers' portal."""
+    return ApiCall("POST", _PORTAL_LINKS, types.PortalLink, _encode(body))
+
+
+def revoke_portal_links(tenant: str) -> ApiCall[types.PortalLinksRevoked]:
+    """Revoke all links of a tenant."""
+    return ApiCall("DELETE", f"{_PORTAL_LINKS}/{_part(tenant)}", types.PortalLinksRevoked, repeatable=True)
 
 
 def changes(cursor: str | None, limit: int) -> ApiCall[types.ChangeList]:

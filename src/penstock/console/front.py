@@ -20,21 +20,33 @@ from penstock.http.server import App
 class WebFront:
     """The page in front of the API, with gateways to the other parts."""
 
-    def __init__(self, router: Upstream, queues: Upstream, pipeline: Upstream) -> None:
+    def __init__(self, router: Upstream, queues: Upstream, pipeline: Upstream, frames: str = "") -> None:
         self._router = router
         self._queues = queues
         self._pipeline = pipeline
+        self._frames = frames
         self._reload = RouterReload(router)
 
     @classmethod
     def at(
-        cls, *, router: str, queues: str, pipeline: str, router_token: str = "", sign: Sign | None = None
+        cls,
+        *,
+        router: str,
+        queues: str,
+        pipeline: str,
+        router_token: str = "",
+        sign: Sign | None = None,
+        frames: str = "",
     ) -> "WebFront":
-        """Return the front for parts at these addresses; an empty address means that there is no such part."""
+        """Return the front for parts at these addresses; an empty address means that there is no such part.
+
+        `frames` are the origins of pages that may show the portal in a frame.
+        """
         return cls(
             Upstream(part="router", url=router, setting="api.router", token=router_token),
             Upstream(part="SQS server", url=queues, setting="api.queues", sign=sign),
             Upstream(part="pipeline", url=pipeline, setting="api.pipeline"),
+            frames,
         )
 
     def routes(self, parts: JobsParts) -> tuple[AnyRoute, ...]:
@@ -63,4 +75,4 @@ class WebFront:
 
     def wrap(self, app: App) -> App:
         """Return the app with the page in front."""
-        return with_page(app)
+        return with_page(app, self._frames)

@@ -1,7 +1,8 @@
 """Serves the page's files in front of the API; every other path belongs to the API.
 
 Loading the page needs no credentials; the API calls that it makes do. The browser may run only these files, may not
-write HTML into the page (trusted types), and may not show it in a frame.
+write HTML into the page (trusted types), and may not show it in a frame, except for the customers' portal where
+`api.portal_frames` says so. The portal is the same page at another path: what its token may not do is not in it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -12,6 +13,7 @@ from importlib.resources.abc import Traversable
 
 import msgspec
 
+from penstock.events.portal import PAGE_PATH
 from penstock.http.server import App, Receive, Scope, Send, send_answer
 
 _TYPES = {
@@ -72,22 +74,32 @@ _HEADERS = {
 }
 
 
-def with_page(app: App) -> App:
-    """Return the app with the page in front."""
+def with_page(app: App, frames: str = "") -> App:
+    """Return the app with the page in front; pages of the origins `frames` may show the portal in a frame."""
     assets = load_assets()
+    portal = dict(_HEADERS)
+    if frames:
+        portal["content-security-policy"] = CONTENT_SECURITY_POLICY.replace(
+            "frame-ancestors 'none'", f"frame-ancestors {frames}"
+        )
 
     async def served(scope: Scope, receive: Receive, send: Send) -> None:
-        asset = assets.get(scope["path"]) if scope["type"] == "http" else None
-        await (app(scope, receive, send) if asset is None else _serve(asset, scope, send))
+        path = scope["path"] if scope["type"] == "http" else ""
+        if path == PAGE_PATH:
+            await _serve(assets["/"], scope, send, portal)
+        elif path in assets:
+            await _serve(assets[path], scope, send, _HEADERS)
+        else:
+            await app(scope, receive, send)
 
     return served
 
 
-async def _serve(asset: Asset, scope: Scope, send: Send) -> None:
+async def _serve(asset: Asset, scope: Scope, send: Send, always: Mapping[str, str]) -> None:
     if scope["method"] not in ("GET", "HEAD"):
-        await send_answer(scope, send, HTTPStatus.METHOD_NOT_ALLOWED, b"", {**_HEADERS, "allow": "GET, HEAD"})
+        await send_answer(scope, send, HTTPStatus.METHOD_NOT_ALLOWED, b"", {**always, "allow": "GET, HEAD"})
         return
-    headers = {**_HEADERS, "content-type": asset.content_type, "etag": asset.tag}
+    headers = {**always, "content-type": asset.content_type, "etag": asset.tag}
     known = [value for name, value in scope["headers"] if name == b"if-none-match"]
     if any(asset.tag.encode() in value for value in known):
         await send_answer(scope, send, HTTPStatus.NOT_MODIFIED, b"", headers)

@@ -202,3 +202,11 @@ def test_a_larger_pool_is_no_remedy_for_an_endpoint_that_fails(given: dict[str, 
     report = assess(facts(**late, **given))
     (reason,) = [each for each in report.reasons if each.code is HealthCode.OLDEST_DUE]
     assert remedy in reason.remedy
+
+
+def test_the_oldest_that_is_due_is_never_younger_than_that_of_a_subscription() -> None:
+    loads = {"s1": SubscriptionLoad(ready=5, due_since_ms=NOW_MS - 29_000)}
+    for waits_since_ms in (None, NOW_MS - 3_000):
+        report = assess(facts(loads=loads, waits_since_ms=waits_since_ms))
+        assert (report.oldest_due_s, report.subscriptions[0].oldest_due_s) == (29, 29)
+    assert assess(facts()).oldest_due_s is None

@@ -137,11 +137,28 @@ def test_systemd_finds_a_unit_well_closed(unit: Path) -> None:
 
 def test_the_image_installs_by_hash_and_drops_its_rights() -> None:
     lines = (OPS / "docker" / "Dockerfile").read_text().splitlines()
-    assert [line for line in lines if re.fullmatch(r"FROM [\w.:/-]+@sha256:[0-9a-f]{64}", line)]
-    assert any("--require-hashes -r" in line for line in lines)
-    assert "USER 10001" in lines
+    first, *stages = (line for line in lines if line.startswith("FROM"))
+    assert re.fullmatch(r"FROM [\w.:/-]+@sha256:[0-9a-f]{64} AS base", first)
+    assert stages == ["FROM base AS with-spark", "FROM base"]
+    installs = [line for line in lines if line.startswith("RUN pip install")]
+    assert len(installs) == 2
+    assert all("--require-hashes -r" in line for line in installs)
+    users = [line for line in lines if line.startswith("USER")]
+    assert users == ["USER 10001", "USER root", "USER 10001"]
     copied = [line.split()[1] for line in lines if line.startswith("COPY")]
     assert all((OPS.parent / path).exists() for path in copied)
+
+
+def test_the_compose_file_starts_what_there_is_for_this_machine_only_and_holds_no_secret() -> None:
+    text = (OPS / "docker" / "compose.yml").read_text()
+    service = yaml.safe_load(text)["services"]["penstock"]
+    build = service["build"]
+    root = (OPS / "docker" / build["context"]).resolve()
+    assert f"AS {build['target']}" in (root / build["dockerfile"]).read_text()
+    assert all(each.startswith("127.0.0.1:") for each in service["ports"])
+    command = CliRunner().invoke(app, [*service["command"], "--help"])
+    assert command.exit_code == 0
+    assert not any("TOKEN" in name or "SECRET" in name for name in service["environment"])
 
 
 # What examples of receivers and consumers need, and a tool that only packs; none of it runs with Penstock's rights.

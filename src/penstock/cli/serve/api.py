@@ -145,6 +145,7 @@ def _web_front(config: "Config", router: str, queues: str, pipeline: str) -> "We
         pipeline=pipeline or config.api.pipeline,
         router_token=config.router.api_token or config.api.token,
         sign=_sign(queues),
+        frames=config.api.portal_frames,
     )
 
 

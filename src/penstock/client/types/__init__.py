@@ -66,6 +66,7 @@ from penstock.client.types.job import (
     NewJobs,
     OldestAges,
 )
+from penstock.client.types.portal import NewPortalLink, PortalLink, PortalLinksRevoked
 from penstock.client.types.subscription import (
     LONGEST_TIMEOUT_S,
     Match,
@@ -149,6 +150,7 @@ __all__ = [
     "Name",
     "NewJobBody",
     "NewJobs",
+    "NewPortalLink",
     "NewSubscription",
     "OldestAges",
     "PageQuery",
@@ -157,6 +159,8 @@ __all__ = [
     "PoolList",
     "PoolToServe",
     "PoolView",
+    "PortalLink",
+    "PortalLinksRevoked",
     "Problem",
     "QueueToConsume",
     "Rotated",

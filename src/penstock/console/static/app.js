@@ -2,7 +2,7 @@
 import { h, setText } from "./components/dom.js";
 import { signIn } from "./components/sign_in.js";
 import { startTheme } from "./components/theme.js";
-import { token } from "./data/api.js";
+import { PORTAL, takeToken, token } from "./data/api.js";
 import { loadCaller } from "./data/caller.js";
 import { live, startLive, watch } from "./data/live.js";
 import * as changes from "./pages/changes.js";
@@ -20,7 +20,7 @@ import * as subscription from "./pages/subscription.js";
 import * as subscriptions from "./pages/subscriptions.js";
 import * as warnings from "./pages/warnings.js";
 
-const MENU = [
+const EVERYTHING = [
   ["overview", "Overview", overview],
   ["queues", "Queues", queues, queue],
   ["pools", "Pools", pools],
@@ -32,6 +32,10 @@ const MENU = [
   ["warnings", "Warnings", warnings],
   ["changes", "Changes", changes],
 ];
+// What a customer sees of it.
+const OF_PORTAL = ["subscriptions", "jobs"];
+const MENU = PORTAL ? OF_PORTAL.map((name) => EVERYTHING.find(([each]) => each === name)) : EVERYTHING;
+const FIRST = MENU[0][0];
 const DETAILS = { events: event };
 
 const main = document.getElementById("main");
@@ -42,7 +46,7 @@ let leaving = new AbortController();
 let session = new AbortController();
 
 function address() {
-  const [place, query = ""] = (location.hash.replace(/^#\/?/, "") || "overview").split("?");
+  const [place, query = ""] = (location.hash.replace(/^#\/?/, "") || FIRST).split("?");
   const [name, ...rest] = place.split("/").map(decodeURIComponent);
   return { name, detail: rest.join("/"), query: new URLSearchParams(query) };
 }
@@ -63,7 +67,7 @@ function showPage() {
   main.replaceChildren();
   main.dataset.page = name;
   if (!page) {
-    main.append(h("h1", {}, "Page not found"), h("p", {}, h("a", { href: "#/overview" }, "Go to the overview")));
+    main.append(h("h1", {}, "Page not found"), h("p", {}, h("a", { href: `#/${FIRST}` }, "Go to the first page")));
     return;
   }
   page.mount(main, { signal: leaving.signal, detail, query });
@@ -83,9 +87,11 @@ async function start() {
   const { signal } = session;
   await loadCaller();
   if (signal.aborted) return;
-  document.getElementById("sign-out-button").hidden = !token.get();
-  startLive(session.signal);
-  watch(showConnection, session.signal);
+  document.getElementById("sign-out-button").hidden = PORTAL || !token.get();
+  if (!PORTAL) {
+    startLive(session.signal);
+    watch(showConnection, session.signal);
+  }
   showPage();
 }
 
@@ -94,7 +100,8 @@ function askToSignIn() {
   session.abort();
   leaving.abort();
   token.clear();
-  signIn(main, start);
+  if (PORTAL) main.replaceChildren(h("h1", {}, "This link is not valid"), h("p", {}, "It has expired or was revoked. Ask for a new one."));
+  else signIn(main, start);
 }
 
 for (const [name, title] of MENU) {
@@ -115,5 +122,7 @@ window.addEventListener("hashchange", () => {
   main.focus({ preventScroll: true });
   window.scrollTo(0, 0);
 });
+takeToken();
+document.querySelector(".brand").href = `#/${FIRST}`;
 startTheme(document.getElementById("theme-button"));
 start();

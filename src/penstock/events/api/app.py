@@ -20,6 +20,7 @@ from penstock.events.api.subscriptions import SigningSecretRoutes, SubscriptionR
 from penstock.events.api.trial import TrialRoutes
 from penstock.events.catalogue import EventSchemas
 from penstock.events.fan_out import publisher_for
+from penstock.events.portal import PortalLinkRoutes, PortalScope, PortalTokens
 from penstock.events.process import MESSAGE_PREFIXES, AuthTokens, MessageTargets, Processor, ProcessRoute
 from penstock.events.store import JobRepository
 from penstock.http.api import (
@@ -50,6 +51,7 @@ class JobsParts:
     courier: Courier
     processor: Processor
     tokens: AuthTokens
+    portal: PortalTokens
     clock: Clock
     new_id: Callable[[], str]
     metrics: Metrics
@@ -64,6 +66,11 @@ class JobsParts:
     unknown_event_types: Validation = Validation.OFF
     feeds: TopicFeeds | None = None
     messages: MessageTargets = MessageTargets()  # noqa: RUF009  # it knows no server
+
+    @property
+    def has_credentials(self) -> bool:
+        """Return whether callers need credentials."""
+        return bool(self.api_token) or self.api_keys is not None
 
 
 class ApiFront(Protocol):
@@ -92,7 +99,8 @@ def jobs_app(parts: JobsParts, front: ApiFront | None = None) -> App:
     table = RouteTable(*own.routes, *(() if front is None else front.routes(parts)))
     keys = None if parts.api_keys is None else parts.api_keys.current
     changes = DatabaseChanges(parts.repository, parts.new_id, parts.clock)
-    api = ApiApp(documented(table, openapi(table)), RequestGuard(parts.api_token, keys), changes)
+    portal = PortalScope(parts.repository, parts.portal)
+    api = ApiApp(documented(table, openapi(table)), RequestGuard(parts.api_token, keys), changes, portal)
 
     async def database() -> CheckResult:
         pools = await parts.repository.list_pools()
@@ -136,6 +144,7 @@ def route_table(parts: JobsParts, pools_changed: Callable[[], None] = _ignore_ch
             FeedRoutes(repository, parts.feeds),
             PoolRoutes(repository, pools_changed),
             RouterConfigRoutes(repository, parts.queue_uri, parts.default_pool, queue_per_pool=parts.queue_per_pool),
+            PortalLinkRoutes(repository, parts.portal, has_credentials=parts.has_credentials),
             ChangeRoutes(repository),
             CallerRoutes(),
             HealthRoutes(parts.health),

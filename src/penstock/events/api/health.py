@@ -83,13 +83,19 @@ def assess(facts: HealthFacts) -> HealthReport:
         reasons=reasons,
         parts=list(facts.states.parts),
         backlog=sum(load.backlog for load in facts.loads.values()),
-        oldest_due_s=_age_s(facts.waits_since_ms, facts.now_ms),
+        oldest_due_s=_age_s(_oldest_due_ms(facts), facts.now_ms),
         pipeline_lag=facts.states.pipeline_lag,
         blocked_groups=sum(load.blocked_groups for load in facts.loads.values()),
         subscriptions=shown,
         more_subscriptions=0,
         cluster=facts.states.cluster,
     )
+
+
+def _oldest_due_ms(facts: HealthFacts) -> int | None:
+    """Return since when the oldest is due: never younger than what the report says of a subscription."""
+    found = [facts.waits_since_ms, *(load.due_since_ms for load in facts.loads.values())]
+    return min((each for each in found if each is not None), default=None)
 
 
 def shortened(report: HealthReport) -> HealthReport:

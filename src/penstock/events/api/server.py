@@ -18,6 +18,7 @@ from penstock.events.api.app import ApiFront, JobsParts, jobs_app
 from penstock.events.api.health_watch import HealthCollector, HealthWatch, NoParts
 from penstock.events.api.pools import PoolQueueWatch
 from penstock.events.fan_out import publisher_for
+from penstock.events.portal import PortalTokens
 from penstock.events.process import AuthTokens, DeadLetters, ProcessSettings, open_processor
 from penstock.events.store import JobRepository
 from penstock.http.auth import KeyFile
@@ -87,6 +88,7 @@ async def api_server(
                 courier=process.courier,
                 processor=process.processor,
                 tokens=AuthTokens(settings.secrets),
+                portal=PortalTokens(repository, settings.secrets, clock),
                 clock=clock,
                 new_id=new_id,
                 metrics=metrics,

@@ -31,6 +31,7 @@ from penstock.edge.randomness import random_bytes
 from penstock.events.api.subscription_types import changed_subscription, new_subscription, subscription_view
 from penstock.events.errors import UnknownSubscription
 from penstock.events.fields import SMALL_BODY_BYTES, checked_id
+from penstock.events.portal import covers
 from penstock.events.store import JobRepository
 from penstock.http.api import Call, NoBody, NoQuery, page_of, route
 
@@ -87,7 +88,9 @@ class SubscriptionRoutes:
 
     @route("GET", PATH, summary="List subscriptions, the oldest first.")
     async def _list(self, call: Call[PageQuery, NoBody]) -> SubscriptionList:
-        found = await self._repository.list_subscriptions()
+        scope = call.caller.scope
+        known = await self._repository.list_subscriptions()
+        found = [each for each in known if scope is None or covers(scope, each)]
         page, cursor = page_of(found, lambda each: (each.id,), tuple[str], call.query.limit, call.query.cursor)
         return SubscriptionList([subscription_view(each) for each in page], cursor)
 

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Mapping
 from http import HTTPStatus
+from typing import Any, Protocol
 
 import msgspec
 
@@ -11,7 +12,7 @@ from penstock.domain.errors import PenstockError
 from penstock.http.api.changes import ChangeLog, LoggedChanges, shown
 from penstock.http.api.query import parse_query
 from penstock.http.api.routes import AnyRoute, Call, NoBody, RouteTable
-from penstock.http.auth import LOCAL, Caller, RequestGuard, media_type_of
+from penstock.http.auth import LOCAL, Caller, RequestGuard, bearer_token, media_type_of
 from penstock.http.change import Change
 from penstock.http.problems import Refused, problem, problem_of
 from penstock.http.server import ClientGone, Message, Receive, Scope, Send, accept_lifespan, read_body, send_answer
@@ -22,12 +23,35 @@ _HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 _encode = msgspec.json.Encoder().encode
 
 
-class ApiApp:
-    """Answers the routes of a table for callers whom the guard admits."""
+class ScopedCallers(Protocol):
+    """Callers to whom only a part of the API exists, and of that only what is theirs."""
 
-    def __init__(self, table: RouteTable, guard: RequestGuard, changes: ChangeLog | None = None) -> None:
+    async def caller(self, token: str) -> Caller | None:
+        """Return who holds a token; None if it is none of theirs, Refused if it is not valid."""
+        ...
+
+    def check_route(self, route: AnyRoute) -> None:
+        """Raise Refused unless they may call an operation at all."""
+        ...
+
+    async def check(self, route: AnyRoute, call: Call[Any, Any]) -> None:
+        """Raise Refused or a NotFound unless a call is about what belongs to its caller."""
+        ...
+
+
+class ApiApp:
+    """Answers the routes of a table for callers whom the guard admits, and for scoped ones what is theirs."""
+
+    def __init__(
+        self,
+        table: RouteTable,
+        guard: RequestGuard,
+        changes: ChangeLog | None = None,
+        scoped: ScopedCallers | None = None,
+    ) -> None:
         self._table = table
         self._guard = guard
+        self._scoped = scoped
         self._changes = changes or LoggedChanges()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -55,22 +79,34 @@ class ApiApp:
         method = scope["method"]
         found = self._table.find(scope["raw_path"])
         route = None if found is None else found.routes.get("GET" if method == "HEAD" else method)
-        caller = LOCAL if route is not None and route.open else self._guard.caller(headers)
+        caller = LOCAL if route is not None and route.open else await self._caller(headers)
         if found is None:
             raise Refused(HTTPStatus.NOT_FOUND, f"nothing exists at {scope['path'][:200]!r}")
         if route is None:
             raise _not_allowed(found.routes)
-        self._guard.check_role(caller, route.allowed_roles)
+        scoped = None if caller.scope is None else self._scoped
+        if scoped is None:
+            self._guard.check_role(caller, route.allowed_roles)
+        else:
+            scoped.check_route(route)
         if route.changes:
             self._guard.check_change(headers)
         query = parse_query(scope["query_string"], route.query)
         content = await _content(route, headers, receive) if route.takes_body else b""
         body = _decoded(route, content) if route.takes_body else NoBody()
         call = Call(found.path, query, body, content, headers, caller)
+        if scoped is not None:
+            await scoped.check(route, call)
         value = await route.answered(call)
         if route.is_decision:
             await self._record(route, {**found.path, **call.noted}, content, caller)
         return value
+
+    async def _caller(self, headers: Mapping[str, str]) -> Caller:
+        # First: without keys everyone on this machine is an administrator, but not who shows a scoped token.
+        token = bearer_token(headers.get("authorization", "")).decode("latin-1")
+        scoped = None if self._scoped is None or not token else await self._scoped.caller(token)
+        return self._guard.caller(headers) if scoped is None else scoped
 
     async def _record(self, route: AnyRoute, target: Mapping[str, str], content: bytes, caller: Caller) -> None:
         change = Change(

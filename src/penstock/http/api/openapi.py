@@ -26,8 +26,10 @@ def openapi_document(table: RouteTable, title: str, description: str) -> Json:
     """Return the document as a tree."""
     types = [Problem, *(each.answer for each in table.routes), *(r.body for r in table.routes if r.takes_body)]
     queries = [each.query for each in table.routes]
+    # A query is described by its parameters; a type that is a query here and a body there is a component too.
+    _, of_bodies = msgspec.json.schema_components(types, ref_template=_REF)
     _, described = msgspec.json.schema_components([*types, *queries], ref_template=_REF)
-    query_names = {query.__name__ for query in queries}
+    only_queries = {query.__name__ for query in queries} - of_bodies.keys()
     paths: dict[str, Json] = {}
     for each in table.routes:
         paths.setdefault(each.path, {})[each.method.lower()] = _operation(each, described)
@@ -35,7 +37,7 @@ def openapi_document(table: RouteTable, title: str, description: str) -> Json:
         "openapi": "3.1.0",
         "info": {"title": title, "version": __version__, "description": description},
         "paths": paths,
-        "components": {"schemas": {name: of for name, of in described.items() if name not in query_names}},
+        "components": {"schemas": {name: of for name, of in described.items() if name not in only_queries}},
     }
 
 

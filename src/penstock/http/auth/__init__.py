@@ -1,6 +1,6 @@
 """Authentication: API keys, and the guard against pages of other sites."""
 
-from penstock.http.auth.guard import LOCAL, RequestGuard, is_sent_by_another_site, media_type_of
+from penstock.http.auth.guard import LOCAL, RequestGuard, bearer_token, is_sent_by_another_site, media_type_of
 from penstock.http.auth.keys import (
     ADMIN_ONLY,
     EVERYONE,
@@ -8,6 +8,7 @@ from penstock.http.auth.keys import (
     MAY_PUBLISH,
     ApiKey,
     Caller,
+    CallerScope,
     KeyFile,
     Role,
     digest_of,
@@ -23,9 +24,11 @@ __all__ = [
     "MAY_PUBLISH",
     "ApiKey",
     "Caller",
+    "CallerScope",
     "KeyFile",
     "RequestGuard",
     "Role",
+    "bearer_token",
     "digest_of",
     "is_sent_by_another_site",
     "media_type_of",

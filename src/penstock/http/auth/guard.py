@@ -36,7 +36,7 @@ class RequestGuard:
         if not self._token and self._keys is None:
             _require_local_name(headers.get("host", ""))
             return LOCAL
-        given = _token_in(headers.get("authorization", ""))
+        given = bearer_token(headers.get("authorization", ""))
         if self._token and compare_digest(given, self._token):
             return _HOLDER_OF_TOKEN
         caller = None if self._keys is None else caller_of(given, self._keys())
@@ -64,7 +64,7 @@ class RequestGuard:
             raise Refused(HTTPStatus.FORBIDDEN, detail)
 
 
-def _token_in(authorization: str) -> bytes:
+def bearer_token(authorization: str) -> bytes:
     """Return the token of a Bearer header, or the password of a Basic one, which is how a URL contains a token."""
     scheme, _, value = authorization.partition(" ")
     match scheme.lower():

@@ -33,19 +33,32 @@ class Role(StrEnum):
     ADMIN = "admin"
     PUBLISHER = "publisher"
     VIEWER = "viewer"
+    PORTAL = "portal"
+    """A customer, whose token says what is theirs; no key has this role."""
 
 
 ADMIN_ONLY = frozenset({Role.ADMIN})
 MAY_LOOK = frozenset({Role.ADMIN, Role.VIEWER})
 MAY_PUBLISH = frozenset({Role.ADMIN, Role.PUBLISHER})
-EVERYONE = frozenset(Role)
+GRANTED = (Role.ADMIN, Role.PUBLISHER, Role.VIEWER)
+"""The roles that keys may have."""
+
+EVERYONE = frozenset(GRANTED)
+
+
+class CallerScope(msgspec.Struct, frozen=True):
+    """What belongs to a caller of the portal: the subscriptions of a tenant, or one of them."""
+
+    tenant: str
+    subscription_id: str | None = None
 
 
 class Caller(msgspec.Struct, frozen=True):
-    """Who sent a request."""
+    """Who sent a request; one with a scope may do only what the portal offers, with what belongs to it."""
 
     name: str
     role: Role
+    scope: CallerScope | None = None
 
 
 class ApiKey(msgspec.Struct, frozen=True):
@@ -113,8 +126,8 @@ def _reasons(entry: object, names: list[object]) -> list[str]:
         reasons.append("name must be 1 to 128 letters, digits, dots, hyphens, underscores or @")
     elif names.count(name) > 1:
         reasons.append(f"name {name!r} appears twice; each key needs its own")
-    if role not in tuple(Role):
-        reasons.append(f"role must be one of {', '.join(Role)}")
+    if role not in GRANTED:
+        reasons.append(f"role must be one of {', '.join(GRANTED)}")
     if not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
         reasons.append("sha256 must be 64 hexadecimal digits; `penstock keys create` prints a key and its hash")
     return reasons

@@ -186,6 +186,12 @@ class ApiOptions:
         "SQS server of `sqs:` targets, which the web page shows; called with AWS's credentials if there are any; empty "
         "if there is none.",
     )
+    portal_frames: str = setting(
+        "",
+        kinds.origins(),
+        "Origins of pages that may show the customers' portal in a frame, such as `https://shop.example`, separated by "
+        "spaces; none unless given.",
+    )
     pipeline: str = setting(
         "http://127.0.0.1:8083",
         kinds.line(),

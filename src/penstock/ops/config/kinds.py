@@ -42,6 +42,16 @@ def host() -> Kind[str]:
     return Kind("a host name or an IP address, such as 127.0.0.1", check, check, str)
 
 
+def origins() -> Kind[str]:
+    """Return the kind of several origins of web pages, or none."""
+
+    def check(value: object) -> str:
+        origin = r"https?://[A-Za-z0-9.*-]+(:[0-9]{1,5})?"
+        return _require(_line(value), lambda text: all(re.fullmatch(origin, each) for each in text.split()))
+
+    return Kind("origins such as https://shop.example, separated by spaces, or nothing", check, check, str)
+
+
 def hours() -> Kind[str]:
     """Return the kind of a period of the day, such as 22:00-07:00, or empty."""
 

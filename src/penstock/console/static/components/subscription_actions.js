@@ -46,6 +46,18 @@ export async function togglePause(row) {
   await attempt(() => post(one(row, row.paused ? "/resume" : "/pause")), `${row.name} is ${row.paused ? "delivering again" : "paused"}.`);
 }
 
+// What a customer may change: where its events go.
+export async function changeTarget(row) {
+  const target = h("input", { name: "target", type: "url", required: true, pattern: "https?://.+", value: row.target });
+  await form({
+    title: `Change the URL of ${row.name}`,
+    about: "New events go there. Events that wait already go to the URL of before.",
+    fields: [field("URL", target)],
+    action: "Change",
+    submit: () => patch(one(row), { target: target.value.trim() }),
+  });
+}
+
 // Two steps: both secrets sign in between, for as long as the subscriber needs.
 export async function rotate(row) {
   await (row.secrets > 1 ? finishRotation(row) : beginRotation(row));

@@ -1,6 +1,8 @@
 // Calls to the API of this origin. The token, if one is needed, is kept as long as the tab.
 
-const KEY = "penstock.token";
+// At this path the page is the customers' portal. Its token is kept apart from an operator's.
+export const PORTAL = location.pathname === "/portal";
+const KEY = PORTAL ? "penstock.portal" : "penstock.token";
 const TIMEOUT_MS = 15_000;
 const PAGE = 1000;
 
@@ -11,11 +13,35 @@ export class ApiError extends Error {
   }
 }
 
+// In a frame, a browser may refuse to keep anything: then the token is kept as long as the page.
+let kept = null;
+function storage(act) {
+  try {
+    return act(sessionStorage);
+  } catch {
+    return null;
+  }
+}
+
 export const token = {
-  get: () => sessionStorage.getItem(KEY),
-  set: (value) => sessionStorage.setItem(KEY, value),
-  clear: () => sessionStorage.removeItem(KEY),
+  get: () => kept ?? storage((tab) => tab.getItem(KEY)),
+  set: (value) => {
+    kept = value;
+    storage((tab) => tab.setItem(KEY, value));
+  },
+  clear: () => {
+    kept = null;
+    storage((tab) => tab.removeItem(KEY));
+  },
 };
+
+// Take the token of a link to the portal out of the address, so that it is neither seen nor copied with it.
+export function takeToken() {
+  const given = PORTAL && /^#token=(pt_[\w.-]+)$/.exec(location.hash);
+  if (!given) return;
+  token.set(given[1]);
+  history.replaceState(null, "", "#/subscriptions");
+}
 
 async function ask(method, path, body, timeoutMs = TIMEOUT_MS) {
   const headers = { accept: "application/json" };

@@ -4,7 +4,7 @@ import { h } from "../components/dom.js";
 import * as format from "../components/format.js";
 import { card, head, kindOf, loader, trouble } from "../components/parts.js";
 import { table } from "../components/table.js";
-import { get, getAll, path } from "../data/api.js";
+import { get, getAll, path, PORTAL } from "../data/api.js";
 import { every } from "../data/poll.js";
 import { nameOf, subscriptions } from "../data/subscriptions.js";
 
@@ -27,8 +27,10 @@ export function mount(main, { signal, detail: id }) {
     .then((found) => text.replaceChildren(code(JSON.stringify(found.event))))
     .catch((error) => problem.show(error));
   const load = loader(trouble(), async () => {
-    await subscriptions();
-    return getAll("/api/v1/jobs", "jobs", { eventId: id });
+    const known = await subscriptions();
+    if (!PORTAL) return getAll("/api/v1/jobs", "jobs", { eventId: id });
+    const found = await Promise.all(known.map((each) => getAll("/api/v1/jobs", "jobs", { eventId: id, subscriptionId: each.id })));
+    return found.flat();
   }, (found) => jobs.update(found));
   every(3000, load, signal);
 }

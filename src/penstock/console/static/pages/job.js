@@ -4,7 +4,7 @@ import { code, copyable } from "../components/code.js";
 import { badge, h } from "../components/dom.js";
 import * as format from "../components/format.js";
 import { card, facts, head, kindOf, loader, trouble, wide } from "../components/parts.js";
-import { get, getAll, path } from "../data/api.js";
+import { get, getAll, path, PORTAL } from "../data/api.js";
 import { every } from "../data/poll.js";
 import { nameOf, subscriptions } from "../data/subscriptions.js";
 import { addressOf } from "./subscriptions.js";
@@ -47,11 +47,11 @@ function decideButton(verb, job, again) {
   const act = async () => {
     if (await decide(verb, job)) await again();
   };
-  return h("button", { type: "button", class: verb === "retry" ? "changes primary" : "changes danger-quiet", onclick: act }, LABELS[verb]);
+  return h("button", { type: "button", class: verb === "retry" ? "changes portal primary" : "changes danger-quiet", onclick: act }, LABELS[verb]);
 }
 
 function factsOf(job) {
-  const group = h("a", { href: `#/groups?key=${encodeURIComponent(job.groupKey)}` }, job.group ?? "default");
+  const group = PORTAL ? (job.group ?? "none") : h("a", { href: `#/groups?key=${encodeURIComponent(job.groupKey)}` }, job.group ?? "default");
   const event = job.eventId ? h("a", { class: "mono", href: `#/events/${encodeURIComponent(job.eventId)}` }, job.eventId) : "none: the job was created directly";
   return [
     ["Id", copyable(job.id)],
@@ -62,7 +62,7 @@ function factsOf(job) {
     ["Group", group],
     ["Number in its key", job.keySequence ?? "none"],
     ["On error", { BLOCK_ON_ERROR: "blocks its group", NEXT_ON_ERROR: "the next job continues", IMMEDIATE: "order does not matter" }[job.mode]],
-    ["Pool", job.pool],
+    ...(PORTAL ? [] : [["Pool", job.pool]]),
     ["Created", format.moment(job.createdAt)],
     ["Due", format.moment(job.dueAt)],
     ["Finished", format.moment(job.finishedAt)],

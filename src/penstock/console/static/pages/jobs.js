@@ -5,7 +5,7 @@ import * as format from "../components/format.js";
 import { card, head, kindOf, loader, options, trouble } from "../components/parts.js";
 import { table } from "../components/table.js";
 import { attempt } from "../components/toast.js";
-import { get, path, post, withQuery } from "../data/api.js";
+import { get, path, PORTAL, post, withQuery } from "../data/api.js";
 import { every } from "../data/poll.js";
 import { nameOf, subscriptions } from "../data/subscriptions.js";
 import { addressOf } from "./subscriptions.js";
@@ -87,15 +87,15 @@ export function mount(main, { signal, query }) {
   });
   const chosenCount = h("span", { class: "about" });
   const retry = h("button", { type: "button", disabled: true, onclick: () => decideAll("retry") }, "Retry selected…");
-  const ignore = h("button", { type: "button", disabled: true, onclick: () => decideAll("ignore") }, "Ignore selected…");
-  const cancel = h("button", { type: "button", disabled: true, class: "danger-quiet", onclick: () => decideAll("cancel") }, "Cancel selected…");
+  const ignore = h("button", { type: "button", disabled: true, class: "staff", onclick: () => decideAll("ignore") }, "Ignore selected…");
+  const cancel = h("button", { type: "button", disabled: true, class: "danger-quiet staff", onclick: () => decideAll("cancel") }, "Cancel selected…");
   const replay = h("button", { type: "button", class: "changes", onclick: () => askToReplay() }, "Replay matching…");
   const more = h("button", { type: "button", hidden: true, onclick: () => load(true) }, "Show older");
   main.append(
     head("Jobs and events", "A job is the delivery of one event to one subscriber.", replay),
     problem.node,
     card("Search", null, filters),
-    card("Jobs", "newest first", h("div", { class: "buttons changes" }, retry, ignore, cancel, chosenCount), listed.node, more),
+    card("Jobs", "newest first", h("div", { class: "buttons changes portal" }, retry, ignore, cancel, chosenCount), listed.node, more),
   );
   let rows = [];
   let cursor = null;
@@ -186,7 +186,11 @@ export function mount(main, { signal, query }) {
   }
 
   subscriptions({ reload: true })
-    .then((known) => options(inputs.subscriptionId, [["", "any"], ...known.map((each) => [each.id, each.name])], query.get("subscriptionId") ?? ""))
+    .then((known) => {
+      // A customer sees the jobs of one subscription at a time.
+      if (PORTAL && !query.get("subscriptionId") && known.length) query.set("subscriptionId", known[0].id);
+      options(inputs.subscriptionId, [...(PORTAL ? [] : [["", "any"]]), ...known.map((each) => [each.id, each.name])], query.get("subscriptionId") ?? "");
+    })
     .then(() => every(4000, refresh, signal))
     .catch((error) => problem.show(error));
 }
@@ -219,7 +223,7 @@ async function filterOf(query) {
 async function search(query, cursor) {
   const text = query.get("q");
   if (text && ID.test(text)) {
-    const ofEvent = text.length === ID_LENGTH ? await get("/api/v1/jobs", { eventId: text, limit: PAGE, cursor }) : null;
+    const ofEvent = text.length === ID_LENGTH ? await get("/api/v1/jobs", { eventId: text, subscriptionId: query.get("subscriptionId"), limit: PAGE, cursor }) : null;
     return ofEvent?.jobs.length ? ofEvent : { jobs: [await get(path`/api/v1/jobs/${text}`)], cursor: null };
   }
   if (text && !LANE.test(text) && !query.get("subscriptionId")) return searchLanes(query, text, cursor);

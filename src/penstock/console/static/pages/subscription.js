@@ -6,7 +6,7 @@ import { history } from "../components/history.js";
 import { card, facts, head, kindOf, loader, tile, trouble, wide, withCode } from "../components/parts.js";
 import * as actions from "../components/subscription_actions.js";
 import { table } from "../components/table.js";
-import { get, path } from "../data/api.js";
+import { get, path, PORTAL } from "../data/api.js";
 import { every } from "../data/poll.js";
 import { subscriptions } from "../data/subscriptions.js";
 import { inWords } from "./subscriptions.js";
@@ -30,8 +30,8 @@ export function mount(main, { signal, detail: id }) {
   const remove = button("Delete…", async (current) => {
     deleted = await actions.remove(current);
     if (deleted) location.hash = "#/subscriptions";
-  }, "danger-quiet");
-  const tools = [button("Retry all…", actions.retryAll, "primary"), pause, button("Test", actions.test), button("Edit…", actions.edit), button("Replay…", actions.replay), rotate, remove];
+  }, "danger-quiet staff");
+  const tools = [button("Retry all…", actions.retryAll, "primary"), pause, button("Test", actions.test), button(PORTAL ? "Change URL…" : "Edit…", PORTAL ? actions.changeTarget : actions.edit), button("Replay…", actions.replay, "staff"), rotate, remove];
   const tiles = {
     rate: tile("Delivered / min", { id: "rate" }),
     success: tile("Success rate", { id: "success-rate" }),
@@ -45,7 +45,7 @@ export function mount(main, { signal, detail: id }) {
   verdict.hidden = true;
   const keys = table({
     columns: [
-      { name: "Key", link: (group) => [keyOf(group), `#/groups?key=${encodeURIComponent(group.groupKey)}`], class: "long" },
+      { name: "Key", link: (group) => [keyOf(group), PORTAL ? `#/jobs?subscriptionId=${encodeURIComponent(id)}&q=${encodeURIComponent(keyOf(group))}` : `#/groups?key=${encodeURIComponent(group.groupKey)}`], class: "long" },
       { name: "Blocked by", badge: (group) => (group.errors ? [format.plural(group.errors, "error"), "bad"] : ["a pending retry", "warn"]) },
       { name: "Waiting behind", text: (group) => `${format.count(group.waiting)}${group.waiting >= COUNTED ? "+" : ""}`, class: "number" },
       { name: "Since", text: (group) => format.ago(group.since), class: "tight" },
@@ -60,7 +60,7 @@ export function mount(main, { signal, detail: id }) {
   main.append(
     head("Subscription", "", h("span", { id: "state" })),
     problem.node,
-    h("div", { class: "buttons changes actions", "aria-label": "Actions", role: "group" }, ...tools),
+    h("div", { class: "buttons changes portal actions", "aria-label": "Actions", role: "group" }, ...tools),
     h("div", { class: "tiles" }, ...Object.values(tiles).map((each) => each.node)),
     h(
       "div",
@@ -81,9 +81,9 @@ export function mount(main, { signal, detail: id }) {
   function keyButtons(current) {
     return h(
       "div",
-      { class: "buttons changes" },
+      { class: "buttons changes portal" },
       h("button", { type: "button", class: "small", onclick: () => actions.retryKey(row, current()).then(load) }, "Retry"),
-      h("button", { type: "button", class: "small danger-quiet", onclick: () => actions.skipKey(row, current()).then(load) }, "Skip…"),
+      h("button", { type: "button", class: "small danger-quiet staff", onclick: () => actions.skipKey(row, current()).then(load) }, "Skip…"),
     );
   }
 
@@ -121,7 +121,7 @@ export function mount(main, { signal, detail: id }) {
     setText(rotate, found.secrets > 1 ? "Finish rotation…" : "Rotate secret…");
     showTiles(tiles, health);
     verdict.hidden = why.length === 0;
-    reasons.replaceChildren(...why.map((reason) => h("li", {}, h("div", { class: "part-row" }, reason.message, badge(reason.status, kindOf(reason.status))), h("div", { class: "about" }, ...withCode(reason.remedy)))));
+    reasons.replaceChildren(...why.map((reason) => h("li", {}, h("div", { class: "part-row" }, reason.message, badge(reason.status, kindOf(reason.status))), h("div", { class: "about staff" }, ...withCode(reason.remedy)))));
     const settings = JSON.stringify(found);
     if (about.dataset.key === settings) return;
     about.dataset.key = settings;

@@ -2,8 +2,9 @@
 import { badge, h, setKind, setText } from "../components/dom.js";
 import * as format from "../components/format.js";
 import { card, head, loader, trouble } from "../components/parts.js";
-import { edit, rotate, test, togglePause } from "../components/subscription_actions.js";
+import { changeTarget, edit, rotate, test, togglePause } from "../components/subscription_actions.js";
 import { table } from "../components/table.js";
+import { PORTAL } from "../data/api.js";
 import { every } from "../data/poll.js";
 import { subscriptions } from "../data/subscriptions.js";
 
@@ -15,13 +16,13 @@ export const addressOf = (id) => `#/subscriptions/${encodeURIComponent(id)}`;
 // Return a subscription's settings in words.
 export function inWords(row) {
   const retries = row.retryDelaysS.length ? `retries after ${row.retryDelaysS.map((wait) => format.span(wait)).join(", ")}` : "no retries";
-  const words = [`pool ${row.pool}`, ERRORS[row.mode], retries, `timeout ${format.span(row.timeoutS)}`];
+  const words = [...(PORTAL ? [] : [`pool ${row.pool}`]), ERRORS[row.mode], retries, `timeout ${format.span(row.timeoutS)}`];
   if (row.filter.length) words.push(format.plural(row.filter.length, "filter condition"));
   if (row.filterExpression) words.push(`if ${row.filterExpression}`);
   if (row.body === "slack") words.push("as a text for a chat");
   if (row.unkeyed === "ordered") words.push("events without a key in order");
   if (row.highPriority) words.push("high priority");
-  if (row.deadLetterTopic) words.push(`dead letters to ${row.deadLetterTopic}`);
+  if (row.deadLetterTopic && !PORTAL) words.push(`dead letters to ${row.deadLetterTopic}`);
   if (row.secrets > 1) words.push(`${row.secrets} secrets sign: finish the rotation`);
   return words.join(" · ");
 }
@@ -51,7 +52,7 @@ export function mount(main, { signal }) {
       h("div", { class: "line" }, h("a", { class: "wrap strong", "data-part": "name" }), h("span", { class: "badge", "data-part": "state" })),
       h("div", { class: "mono wrap" }, part("pattern"), " → ", part("target")),
       h("div", { class: "about" }, part("about")),
-      h("div", { class: "buttons changes" }, button("test", "Test", test), button("pause", "Pause…", togglePause), button("change", "Edit…", edit), button("rotate", "Rotate secret…", rotate)),
+      h("div", { class: "buttons changes portal" }, button("test", "Test", test), button("pause", "Pause…", togglePause), button("change", PORTAL ? "Change URL…" : "Edit…", PORTAL ? changeTarget : edit), button("rotate", "Rotate secret…", rotate)),
     );
   }
 

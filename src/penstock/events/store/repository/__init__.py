@@ -18,6 +18,7 @@ from penstock.events.store.repository.jobs import EventRecords, JobRecords
 from penstock.events.store.repository.lanes import Lanes
 from penstock.events.store.repository.leader import LeaderLeases
 from penstock.events.store.repository.listing import JobListing
+from penstock.events.store.repository.portal_keys import PortalKeys
 from penstock.events.store.repository.replays import Replays
 from penstock.events.store.repository.statistics import Statistics
 from penstock.events.store.repository.subscriptions import PoolRecords, SubscriptionRecords
@@ -36,6 +37,7 @@ class JobRepository(
     ChangeRecords,
     FeedRecords,
     EventTypeRecords,
+    PortalKeys,
     JobArchive,
     Erasure,
 ):

@@ -592,3 +592,14 @@ UPDATE event_type_changes SET count = count + 1 RETURNING count
 
 -- event_type_changes --
 SELECT count FROM event_type_changes
+
+-- Keys of the customers' portal
+
+-- add_portal_key --
+INSERT INTO portal_keys (tenant, signing_key) VALUES (:tenant, :key) ON CONFLICT (tenant) DO NOTHING RETURNING tenant
+
+-- rotate_portal_key --
+UPDATE portal_keys SET signing_key = :key WHERE tenant = :tenant RETURNING tenant
+
+-- portal_key --
+SELECT signing_key FROM portal_keys WHERE tenant = :tenant
