@@ -14,7 +14,7 @@ from penstock.ops.config import Config
 from penstock.ops.config.setting import settings
 
 ROOT = Path(__file__).parents[3]
-COMPOSE = ROOT / "ops" / "compose" / "compose.yml"
+COMPOSE = ROOT / "ops" / "docker" / "compose.cluster.yml"
 CHART = ROOT / "ops" / "helm" / "penstock"
 TEMPLATES = sorted((CHART / "templates").glob("*.yaml"))
 # All that the templates use, so that a few lines render them as Helm does.
