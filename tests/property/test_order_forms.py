@@ -57,7 +57,7 @@ def row_of(job: Job) -> Row:
         state = StoredState.READY if job.status is JobStatus.PENDING else StoredState[job.status.name]
     return (
         job.id, "", "t", None, None, None, job.group_key, job.sequence, CODE_OF_MODE[job.mode], int(state), "u", "P",
-        None, "c", "{}", None, None, 0, job.expires_at_ms, job.created_at_ms, 0,
+        None, "c", "{}", None, None, 0, job.expires_at_ms, job.created_at_ms, 0, None,
     )  # fmt: skip
 
 
