@@ -118,6 +118,7 @@ class JobSearch(TypedDict, total=False):
     event_id: str | None
     tenant: str | None
     type: str | None
+    payload: str | None
     archived: bool
 
 
