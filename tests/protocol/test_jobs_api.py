@@ -15,6 +15,7 @@ from schemathesis.schemas import BaseSchema
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from penstock.client.types import OldestAges
+from penstock.domain.limits import MIB
 from penstock.events.api.app import openapi, route_table
 from penstock.events.store.sqlite import sqlite_repository
 from penstock.http.api.probes import PATHS
@@ -295,6 +296,68 @@ async def test_a_thousand_events_fan_out_at_once(rig: DispatchRig) -> None:
 def test_an_event_that_is_none_is_refused(served: str, fields: dict[str, Any], status: int) -> None:
     answer = request(served, "POST", f"{V1}/events", cloud_event(**fields))
     assert (answer.status, answer.headers["content-type"]) == (status, "application/problem+json")
+
+
+BINARY = {
+    "ce-specversion": "1.0",
+    "ce-id": "17",
+    "ce-source": "/shop",
+    "ce-type": "orders:paid",
+    "ce-partitionkey": "%C3%84nne%201",
+    "ce-time": "2026-11-18T20:00:00Z",
+    "ce-region": "eu",
+    "ce-highpriority": "true",
+}
+
+
+@pytest.mark.parametrize(
+    ("content_type", "data", "member"),
+    [
+        ("application/json", b'{"total": 7.10}', {"data": {"total": 7.1}}),
+        ("text/plain", b"paid", {"data": "paid"}),
+        ("image/png", b"\x89PNG", {"data_base64": "iVBORw=="}),
+    ],
+)
+async def test_an_event_is_published_in_binary_mode(
+    rig: DispatchRig, content_type: str, data: bytes, member: dict[str, object]
+) -> None:
+    headers = {**BINARY, "Content-Type": content_type, "X-Penstock": ""}
+    answer = await asyncio.to_thread(request, rig.server.url, "POST", f"{V1}/events", data, headers)
+    assert answer.status == 200, answer
+    (receipt,) = answer.body["events"]
+    event = (await rig.ask("GET", f"{V1}/events/{receipt['id']}")).body["event"]
+    assert event == {
+        "specversion": "1.0",
+        "id": "17",
+        "source": "/shop",
+        "type": "orders:paid",
+        "partitionkey": "Änne 1",
+        "time": "2026-11-18T20:00:00Z",
+        "region": "eu",
+        "highpriority": "true",
+        "datacontenttype": content_type,
+        **member,
+    }
+
+
+@pytest.mark.parametrize(
+    ("changed", "content", "status", "said"),
+    [
+        ({"ce-type": ""}, b"{}", 422, "type"),
+        ({"ce-specversion": "0.3"}, b"{}", 422, "specversion"),
+        ({"ce-time": "yesterday"}, b"{}", 422, "time"),
+        ({"ce-data": "1"}, b"{}", 400, "`ce-data` is not a header"),
+        ({"ce-re-gion": "eu"}, b"{}", 400, "extension"),
+        ({}, b"{ not json", 400, "the body is not JSON"),
+        ({}, b'"' + b"x" * MIB + b'"', 400, "at most 1048576"),
+    ],
+)
+async def test_an_event_in_binary_mode_is_checked_as_any_other(
+    rig: DispatchRig, changed: dict[str, str], content: bytes, status: int, said: str
+) -> None:
+    headers = {**BINARY, **changed}
+    answer = await asyncio.to_thread(request, rig.server.url, "POST", f"{V1}/events", content, headers)
+    assert (answer.status, said in answer.body["detail"]) == (status, True), answer
 
 
 @pytest.mark.parametrize("left_out", ["specversion", "id", "source", "type"])

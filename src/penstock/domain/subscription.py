@@ -29,6 +29,8 @@ class BodyFormat(StrEnum):
 
     CLOUDEVENT = "cloudevent"
     """The event as a JSON document."""
+    BINARY = "binary"
+    """The event's data alone; its attributes are headers, which no signature covers."""
     SLACK = "slack"
     """A message of Slack's incoming webhooks, which Mattermost and others take too: `{"text": "…"}`."""
 

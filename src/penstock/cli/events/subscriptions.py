@@ -40,7 +40,11 @@ Unkeyed: TypeAlias = Annotated[
 ]
 Body: TypeAlias = Annotated[
     str | None,
-    typer.Option("--body", metavar="cloudevent|slack", help="What is sent: the event, or a text for a chat."),
+    typer.Option(
+        "--body",
+        metavar="cloudevent|binary|slack",
+        help="What is sent: the event as JSON; its data, with the rest in ce- headers; a text for a chat.",
+    ),
 ]
 DeadLetters: TypeAlias = Annotated[
     str | None,

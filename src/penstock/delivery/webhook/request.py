@@ -1,7 +1,7 @@
 """The request that delivers a job: body, headers and signature.
 
-An event is sent as one JSON document, in CloudEvents' structured form: a signature covers the body and not the headers,
-so the event's attributes are signed too.
+An event is sent as one JSON document, in CloudEvents' structured form, unless its subscription wants the binary one: a
+signature covers the body and not the headers, so only the structured form has the event's attributes signed too.
 """
 
 import re
@@ -16,7 +16,7 @@ from penstock.delivery.http.request import Headers, RequestHead, head_with
 from penstock.delivery.webhook.trace import span_of_delivery, trace_headers, trace_of_job
 from penstock.domain.errors import InvalidArgument
 from penstock.domain.event import StoredEvent, is_json
-from penstock.domain.header_text import percent_encoded
+from penstock.domain.header_text import attribute_headers, percent_encoded
 from penstock.domain.job import DispatchJob
 from penstock.domain.job_state import DEFAULT_TIMEOUT_S
 from penstock.domain.limits import SECOND_MS
@@ -90,7 +90,7 @@ def delivery_request(
     traced = trace_headers(
         trace_of_job(job, event, spans), span_of_delivery(job), job.headers if event is None else event.attributes
     )
-    changing = traced | _identity_headers(job)
+    changing = envelope.attributes | traced | _identity_headers(job)
     if signature is None:
         changing |= {ID_HEADER: webhook_id, TIMESTAMP_HEADER: str(now_s)}
     users = job.headers if subscription is None else {**subscription.headers, **job.headers}
@@ -125,6 +125,8 @@ class Envelope(msgspec.Struct, frozen=True):
 
     content_type: str
     body: bytes
+    attributes: dict[str, str] = {}
+    """The event's attributes as headers, if they are not in the body."""
 
 
 def envelope_of(job: DispatchJob, event: StoredEvent | None, body: BodyFormat = BodyFormat.CLOUDEVENT) -> Envelope:
@@ -133,6 +135,9 @@ def envelope_of(job: DispatchJob, event: StoredEvent | None, body: BodyFormat = 
         return Envelope(job.content_type, job.payload or b"")
     if body is BodyFormat.SLACK:
         return Envelope("application/json", _encode({"text": _chat_text(event)}))
+    if body is BodyFormat.BINARY:
+        named = {name: _header_text(value) for name, value in _attributes(event).items()}
+        return Envelope(event.content_type, event.data, attribute_headers(named))
     return Envelope(CONTENT_TYPE, cloud_event(event))
 
 
@@ -150,6 +155,10 @@ def _chat_text(event: StoredEvent) -> str:
 
 def cloud_event(event: StoredEvent) -> bytes:
     """Encode an event in CloudEvents' JSON format."""
+    return _encode(_attributes(event) | _data(event))
+
+
+def _attributes(event: StoredEvent) -> dict[str, object]:
     named: dict[str, object] = {
         "specversion": SPEC_VERSION,
         "id": event.cloud_id,
@@ -162,7 +171,11 @@ def cloud_event(event: StoredEvent) -> bytes:
     }
     # Extensions first, so that none of them can replace a standard attribute.
     attributes = {**event.attributes, **named}
-    return _encode({name: value for name, value in attributes.items() if value is not None} | _data(event))
+    return {name: value for name, value in attributes.items() if value is not None}
+
+
+def _header_text(value: object) -> str:
+    return msgspec.json.decode(_encode(value), type=str) if isinstance(value, datetime) else str(value)
 
 
 def _data(event: StoredEvent) -> dict[str, object]:
