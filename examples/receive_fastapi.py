@@ -8,10 +8,10 @@ import os
 import uvicorn
 from fastapi import FastAPI
 
-from penstock.client.receiver import Delivery, Receiver, starlette_endpoint
+from penstock.client.receiver import ReceivedDelivery, WebhookReceiver, starlette_endpoint
 
 
-async def handle(delivery: Delivery) -> None:
+async def handle(delivery: ReceivedDelivery) -> None:
     event = delivery.event
     missing = f" missing {list(delivery.missing)}" if delivery.missing else ""
     print(f"{event.type} {event.key} {event.data}{missing}\n", end="", flush=True)
@@ -19,7 +19,7 @@ async def handle(delivery: Delivery) -> None:
 
 app = FastAPI()
 # It remembers in this process; give SqliteMemory("receiver.db"), or `once` on the database that your work is in.
-receiver = Receiver(handle, os.environ["WEBHOOK_SECRET"])
+receiver = WebhookReceiver(handle, os.environ["WEBHOOK_SECRET"])
 app.add_route("/webhooks", starlette_endpoint(receiver), methods=["POST"])
 
 if __name__ == "__main__":

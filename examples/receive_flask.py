@@ -7,10 +7,10 @@ import os
 
 from flask import Flask
 
-from penstock.client.receiver import Delivery, Receiver, flask_view
+from penstock.client.receiver import ReceivedDelivery, WebhookReceiver, flask_view
 
 
-def handle(delivery: Delivery) -> None:
+def handle(delivery: ReceivedDelivery) -> None:
     event = delivery.event
     missing = f" missing {list(delivery.missing)}" if delivery.missing else ""
     print(f"{event.type} {event.key} {event.data}{missing}\n", end="", flush=True)  # in one piece, among other threads
@@ -18,7 +18,7 @@ def handle(delivery: Delivery) -> None:
 
 app = Flask(__name__)
 # It remembers in this process; give SqliteMemory("receiver.db"), or `once` on the database that your work is in.
-receiver = Receiver(handle, os.environ["WEBHOOK_SECRET"])
+receiver = WebhookReceiver(handle, os.environ["WEBHOOK_SECRET"])
 app.add_url_rule("/webhooks", view_func=flask_view(receiver), methods=["POST"])
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from penstock.client.types import OldestAges
 from penstock.domain.limits import MIB
+from penstock.domain.signing import Signature, verify
 from penstock.events.api.app import openapi, route_table
 from penstock.events.store.sqlite import sqlite_repository
 from penstock.http.api.probes import PATHS
@@ -521,6 +522,36 @@ async def test_a_secret_can_be_brought_along_and_only_the_last_two_sign(lite: Di
     kept = (await lite.repository.get_subscription(subscription_id)).secrets
     assert kept == ("whsec_AAAAAAAAAAAAAAAAAAAAAAAA", first["secret"])
     assert (await lite.ask("POST", path, {"secret": "whsec_!"})).status == 400
+
+
+async def test_with_ed25519_receivers_get_public_keys_and_no_private_one(lite: DispatchRig) -> None:
+    subscription_id, first = await lite.subscribe(signature="ed25519")
+    path = f"{V1}/subscriptions/{subscription_id}"
+    assert first.startswith("whpk_")
+    assert (await lite.ask("GET", f"{path}/public-keys")).body == {"keys": [first]}
+    rotated = (await lite.ask("POST", f"{path}/rotate-secret", {})).body
+    assert (await lite.ask("GET", f"{path}/public-keys")).body == {"keys": [rotated["secret"], first]}
+    assert await _verified_with(lite, path) == {first, rotated["secret"]}
+    assert (await lite.ask("POST", f"{path}/finish-rotation")).body == {"secrets": 1}
+    assert await _verified_with(lite, path) == {rotated["secret"]}
+    back = (await lite.ask("POST", f"{path}/rotate-secret", {"signature": "hmac"})).body["secret"]
+    assert back.startswith("whsec_")
+    assert await _verified_with(lite, path, back) == {rotated["secret"], back}
+    shown = (await lite.ask("GET", path)).body
+    assert (shown["signature"], shown["secrets"]) == ("hmac", 2)
+    assert "whsk_" not in str(shown)
+    wrong = await lite.ask("POST", f"{path}/rotate-secret", {"signature": "ed25519", "secret": back})
+    assert (wrong.status, "the secret signs with hmac" in wrong.body["detail"]) == (400, True)
+
+
+async def _verified_with(rig: DispatchRig, path: str, *more: str) -> set[str]:
+    """What verifies a test event, of the public keys and others."""
+    assert (await rig.ask("POST", f"{path}/test")).body["delivered"]
+    sent = rig.receiver.requests[-1]
+    at_ms = int(sent.headers["webhook-timestamp"]) * 1000
+    given = Signature(*(sent.headers[name] for name in ("webhook-id", "webhook-timestamp", "webhook-signature")))
+    keys = [*(await rig.ask("GET", f"{path}/public-keys")).body["keys"], *more]
+    return {key for key in keys if verify(given, sent.body, [key], at_ms)}
 
 
 async def test_a_test_event_is_delivered_at_once_and_leaves_nothing_behind(lite: DispatchRig) -> None:

@@ -20,9 +20,9 @@ from flask import Flask
 
 from penstock.client.receiver import (
     DeliverLater,
-    Delivery,
     InMemory,
-    Receiver,
+    ReceivedDelivery,
+    WebhookReceiver,
     django_view,
     flask_view,
     starlette_endpoint,
@@ -42,7 +42,7 @@ SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 OTHER = "whsec_YW5vdGhlciBzZWNyZXQgb2Y="
 SUBSCRIPTION = Subscription(id="s", name="billing", pattern="**", target="https://a.example/", secrets=(SECRET,))
 
-Serve = Callable[[Receiver], AbstractAsyncContextManager[str]]
+Serve = Callable[[WebhookReceiver], AbstractAsyncContextManager[str]]
 
 
 class Quiet(WSGIRequestHandler):
@@ -73,7 +73,7 @@ def wsgi(app: Any) -> Iterator[str]:
 
 
 @asynccontextmanager
-async def serve_fastapi(receiver: Receiver) -> AsyncIterator[str]:
+async def serve_fastapi(receiver: WebhookReceiver) -> AsyncIterator[str]:
     app = FastAPI()
     app.add_route("/hook", starlette_endpoint(receiver), methods=["POST"])
     server = Uvicorn(uvicorn.Config(app, "127.0.0.1", 0, log_level="critical", lifespan="off"))
@@ -86,7 +86,7 @@ async def serve_fastapi(receiver: Receiver) -> AsyncIterator[str]:
 
 
 @asynccontextmanager
-async def serve_flask(receiver: Receiver) -> AsyncIterator[str]:
+async def serve_flask(receiver: WebhookReceiver) -> AsyncIterator[str]:
     app = Flask("receiver")
     app.add_url_rule("/hook", view_func=flask_view(receiver), methods=["POST"])
     with wsgi(app) as url:
@@ -94,7 +94,7 @@ async def serve_flask(receiver: Receiver) -> AsyncIterator[str]:
 
 
 @asynccontextmanager
-async def serve_django(receiver: Receiver) -> AsyncIterator[str]:
+async def serve_django(receiver: WebhookReceiver) -> AsyncIterator[str]:
     if not settings.configured:
         settings.configure(
             ALLOWED_HOSTS=["127.0.0.1"],
@@ -146,8 +146,8 @@ async def penstock(url: str) -> AsyncIterator[Penstock]:
 
 
 async def test_a_delivery_is_verified_processed_once_and_its_place_is_known(serve: Serve) -> None:
-    handled: list[Delivery] = []
-    async with serve(Receiver(handled.append, SECRET)) as url, penstock(url) as sender:
+    handled: list[ReceivedDelivery] = []
+    async with serve(WebhookReceiver(handled.append, SECRET)) as url, penstock(url) as sender:
         assert [await sender.status(number) for number in (1, 1, 4)] == [204, 204, 204]
         replayed = as_copy(sender.job(1), "0HZXEQ5Y8JY60", 1)
         assert (await sender.deliver(replayed)).outcome.status == 204
@@ -162,12 +162,12 @@ async def test_a_delivery_is_verified_processed_once_and_its_place_is_known(serv
 async def test_what_the_handler_did_not_finish_comes_again(serve: Serve) -> None:
     outcomes = iter([RuntimeError("the database is away"), DeliverLater(90), None])
 
-    def handle(delivery: Delivery) -> None:
+    def handle(delivery: ReceivedDelivery) -> None:
         failure = next(outcomes)
         if failure is not None:
             raise failure
 
-    async with serve(Receiver(handle, [OTHER, SECRET])) as url, penstock(url) as sender:
+    async with serve(WebhookReceiver(handle, [OTHER, SECRET])) as url, penstock(url) as sender:
         assert await sender.status(1) == 500
         deferred = await sender.deliver(sender.job(1))
         assert (deferred.outcome.status, deferred.outcome.delay_s) == (200, 90)
@@ -176,7 +176,7 @@ async def test_what_the_handler_did_not_finish_comes_again(serve: Serve) -> None
 
 
 async def test_a_body_larger_than_any_delivery_is_refused_and_other_methods_too(serve: Serve) -> None:
-    async with serve(Receiver(lambda delivery: None, SECRET)) as url, penstock(url) as sender:
+    async with serve(WebhookReceiver(lambda delivery: None, SECRET)) as url, penstock(url) as sender:
         assert await sender.status(1, data=b"1" * (MOST_BODY_BYTES + 1)) == 413
         assert await sender.status(1) == 204
 
@@ -184,13 +184,13 @@ async def test_a_body_larger_than_any_delivery_is_refused_and_other_methods_too(
 async def test_an_async_handler_runs_in_the_event_loop() -> None:
     loops: list[asyncio.AbstractEventLoop] = []
 
-    async def handle(delivery: Delivery) -> None:
+    async def handle(delivery: ReceivedDelivery) -> None:
         await asyncio.sleep(0)
         loops.append(asyncio.get_running_loop())
         if len(loops) == 1:
             raise DeliverLater(5)
 
-    receiver = Receiver(handle, SECRET, InMemory())
+    receiver = WebhookReceiver(handle, SECRET, InMemory())
     async with serve_fastapi(receiver) as url, penstock(url) as sender:
         assert [await sender.status(1) for _ in range(3)] == [200, 204, 204]
     assert loops == [asyncio.get_running_loop()] * 2

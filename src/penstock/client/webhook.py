@@ -7,7 +7,7 @@ import msgspec
 
 from penstock.client.errors import BadSignature
 from penstock.client.event import Event, decode_binary, decode_event
-from penstock.domain.header_text import BINARY_HEADER, attributes_in
+from penstock.domain.event import BINARY_HEADER, attributes_in
 from penstock.domain.limits import SECOND_MS
 from penstock.domain.signing import ID_HEADER, SIGNATURE_HEADER, TIMESTAMP_HEADER, TOLERANCE_S, Signature, verify
 from penstock.edge.clock import wall_seconds

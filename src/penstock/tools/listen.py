@@ -8,7 +8,7 @@ import msgspec
 
 from penstock.client import BadSignature, Event, verify_webhook
 from penstock.client.event import decode_event
-from penstock.client.receiver import Arrival, InMemory, Remembered, read_headers
+from penstock.client.receiver import InMemory, KeyArrival, Remembered, read_headers
 from penstock.domain.errors import InvalidArgument
 from penstock.domain.signing import ID_HEADER, SIGNATURE_HEADER
 from penstock.edge.clock import wall_seconds
@@ -50,7 +50,7 @@ class HeardDelivery(msgspec.Struct, frozen=True, rename="camel"):
     sequence: int | None = None
     missing: Sequence[int] = ()
     """Numbers of its key that should have come before it and have not."""
-    arrival: Arrival | None = None
+    arrival: KeyArrival | None = None
 
 
 class HeardCounts(msgspec.Struct):
@@ -69,7 +69,7 @@ class HeardCounts(msgspec.Struct):
         self.repeated += delivery.order is Place.REPEATED
         self.out_of_order += delivery.order is Place.OUT_OF_ORDER
         self.badly_signed += delivery.signature is Signed.INVALID
-        self.missing += len(delivery.missing) - (delivery.arrival is Arrival.LATE)
+        self.missing += len(delivery.missing) - (delivery.arrival is KeyArrival.LATE)
 
     @property
     def ok(self) -> bool:

@@ -3,10 +3,10 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.client.receiver import Arrival, KeyPlace, arrived
+from penstock.client.receiver import KeyArrival, KeyPlace, arrived
 
 
-def heard(*numbers: int) -> list[tuple[Arrival, list[int]]]:
+def heard(*numbers: int) -> list[tuple[KeyArrival, list[int]]]:
     place, said = None, []
     for number in numbers:
         step = arrived(place, number)
@@ -15,9 +15,9 @@ def heard(*numbers: int) -> list[tuple[Arrival, list[int]]]:
     return said
 
 
-NEXT: tuple[Arrival, list[int]] = (Arrival.NEXT, [])
-LATE: tuple[Arrival, list[int]] = (Arrival.LATE, [])
-REPEATED: tuple[Arrival, list[int]] = (Arrival.REPEATED, [])
+NEXT: tuple[KeyArrival, list[int]] = (KeyArrival.NEXT, [])
+LATE: tuple[KeyArrival, list[int]] = (KeyArrival.LATE, [])
+REPEATED: tuple[KeyArrival, list[int]] = (KeyArrival.REPEATED, [])
 
 
 def test_numbers_in_order_show_no_gap_wherever_they_begin() -> None:
@@ -25,7 +25,7 @@ def test_numbers_in_order_show_no_gap_wherever_they_begin() -> None:
 
 
 def test_what_was_left_out_is_named_once_and_may_come_late() -> None:
-    assert heard(1, 4, 5, 3, 3, 2) == [NEXT, (Arrival.AFTER_GAP, [2, 3]), NEXT, LATE, REPEATED, LATE]
+    assert heard(1, 4, 5, 3, 3, 2) == [NEXT, (KeyArrival.AFTER_GAP, [2, 3]), NEXT, LATE, REPEATED, LATE]
 
 
 def test_another_attempt_is_a_repetition() -> None:
@@ -33,7 +33,7 @@ def test_another_attempt_is_a_repetition() -> None:
 
 
 def test_a_key_that_begins_again_after_a_long_silence_shows_no_gap() -> None:
-    assert heard(500, 1, 2, 4) == [NEXT, NEXT, NEXT, (Arrival.AFTER_GAP, [3])]
+    assert heard(500, 1, 2, 4) == [NEXT, NEXT, NEXT, (KeyArrival.AFTER_GAP, [3])]
     # A short one may be a late number of a receiver that joined in the middle.
     assert heard(2, 1, 3) == [NEXT, REPEATED, NEXT]
 

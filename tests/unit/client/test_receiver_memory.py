@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.client.receiver import Arrival, InMemory, SqliteMemory, memory
+from penstock.client.receiver import InMemory, KeyArrival, SqliteMemory, memory
 
 Open = Callable[[], InMemory | SqliteMemory]
 
@@ -35,10 +35,10 @@ def test_an_id_is_new_until_it_was_processed(opened: Open) -> None:
 def test_keys_of_subscriptions_have_places_of_their_own(opened: Open) -> None:
     store = opened()
     for subscription, key in (("s", "a"), ("s", "b"), ("t", "a")):
-        assert store.step(subscription, key, 1).arrival is Arrival.NEXT
+        assert store.step(subscription, key, 1).arrival is KeyArrival.NEXT
     step = opened().step("s", "a", 4)
-    assert (step.arrival, list(step.missing)) == (Arrival.AFTER_GAP, [2, 3])
-    assert store.step("s", "a", 3).arrival is Arrival.LATE
+    assert (step.arrival, list(step.missing)) == (KeyArrival.AFTER_GAP, [2, 3])
+    assert store.step("s", "a", 3).arrival is KeyArrival.LATE
 
 
 def test_threads_share_it(opened: Open) -> None:
@@ -48,7 +48,7 @@ def test_threads_share_it(opened: Open) -> None:
         steps = list(threads.map(lambda number: store.step("s", "a", number), range(2, 42)))
     assert len(steps) == 40
     last = store.step("s", "a", 42)
-    assert (last.arrival, last.place.missing) == (Arrival.NEXT, ())
+    assert (last.arrival, last.place.missing) == (KeyArrival.NEXT, ())
 
 
 def test_sqlite_forgets_ids_after_a_while(tmp_path: Path) -> None:

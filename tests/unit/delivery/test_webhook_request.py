@@ -8,8 +8,7 @@ from penstock.client.event import decode_event
 from penstock.delivery.errors import Undeliverable
 from penstock.delivery.webhook.request import DeliveryRequest, checked_headers, cloud_event, delivery_request
 from penstock.domain.errors import InvalidArgument
-from penstock.domain.event import StoredEvent
-from penstock.domain.header_text import percent_decoded, percent_encoded
+from penstock.domain.event import StoredEvent, percent_decoded, percent_encoded
 from penstock.domain.job import DispatchJob
 from penstock.domain.replay import REPLAY_HEADER, as_copy
 from penstock.domain.signing import verify

@@ -30,7 +30,7 @@ def listen(
             metavar="SECRET",
             envvar="WEBHOOK_SECRET",
             show_envvar=True,
-            help="Secret of a subscription; repeatable. What none of them signed is answered 401.",
+            help="Secret of a subscription, or its public key; repeatable. What none of them signed is answered 401.",
         ),
     ] = None,
     answer: Annotated[int, typer.Option(min=200, max=599, metavar="STATUS", help="Status to answer with.")] = 200,
@@ -45,14 +45,14 @@ def listen(
     The exit code is 1 if a delivery was out of order or had a wrong signature. A number is missing if its event was
     cancelled, ignored or expired. With --json every delivery is one line.
     """
-    from penstock.domain.signing import key_of
+    from penstock.domain.signing import check_verifier
     from penstock.http.server import run
     from penstock.tools.listen import Listener
     from penstock.tools.listen import listen as receive
 
     secrets = secret or []
     for each in secrets:
-        key_of(each)
+        check_verifier(each)
     if not secrets:
         typer.echo("signatures are not checked: give --secret, or set WEBHOOK_SECRET", err=True)
     listener = Listener(secrets, answer, _print_json if as_json else _print, count)

@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from penstock.client.event import Event
-from penstock.client.receiver.gaps import Arrival
+from penstock.client.receiver.gaps import KeyArrival
 from penstock.client.webhook import Webhook, verify_webhook
-from penstock.domain.header_text import percent_decoded
+from penstock.domain.event import percent_decoded
 from penstock.domain.replay import REPLAY_HEADER
 
 _MOST_DIGITS = 18
@@ -26,7 +26,7 @@ class DeliveryHeaders(msgspec.Struct, frozen=True, kw_only=True):
     replay: str | None = None
 
 
-class Delivery(DeliveryHeaders, frozen=True, kw_only=True):
+class ReceivedDelivery(DeliveryHeaders, frozen=True, kw_only=True):
     """A verified delivery.
 
     `missing` are the numbers right before it that have not arrived so far: they may come later, or were cancelled,
@@ -34,7 +34,7 @@ class Delivery(DeliveryHeaders, frozen=True, kw_only=True):
     """
 
     webhook: Webhook
-    arrival: Arrival | None = None
+    arrival: KeyArrival | None = None
     missing: range = range(0)
 
     @property
@@ -63,10 +63,10 @@ def read_headers(headers: Mapping[str, str]) -> DeliveryHeaders:
 
 def read_delivery(
     headers: Mapping[str, str], body: bytes, secrets: str | Sequence[str], now_ms: int | None = None
-) -> Delivery:
+) -> ReceivedDelivery:
     """Return the delivery if one of the secrets signed it (`verify_webhook`); else raise BadSignature."""
     webhook = verify_webhook(headers, body, secrets, now_ms)
-    return Delivery(webhook=webhook, **msgspec.structs.asdict(read_headers(headers)))
+    return ReceivedDelivery(webhook=webhook, **msgspec.structs.asdict(read_headers(headers)))
 
 
 def _number(text: str | None) -> int | None:

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from penstock.client.receiver.receiver import MOST_BODY_BYTES, Receiver
+from penstock.client.receiver.receiver import MOST_BODY_BYTES, WebhookReceiver
 
 if TYPE_CHECKING:
     import flask
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _JSON = "application/json"
 
 
-def starlette_endpoint(receiver: Receiver) -> "Callable[[Request], Awaitable[Response]]":
+def starlette_endpoint(receiver: WebhookReceiver) -> "Callable[[Request], Awaitable[Response]]":
     """Return the endpoint for `app.add_route("/hook", …, methods=["POST"])` of Starlette or FastAPI.
 
     A plain handler runs in a thread; an async one in the event loop.
@@ -38,7 +38,7 @@ def starlette_endpoint(receiver: Receiver) -> "Callable[[Request], Awaitable[Res
     return view
 
 
-def flask_view(receiver: Receiver) -> "Callable[[], flask.Response]":
+def flask_view(receiver: WebhookReceiver) -> "Callable[[], flask.Response]":
     """Return the view for `app.add_url_rule("/hook", view_func=…, methods=["POST"])` of Flask."""
     import flask
 
@@ -50,7 +50,7 @@ def flask_view(receiver: Receiver) -> "Callable[[], flask.Response]":
     return penstock_receiver
 
 
-def django_view(receiver: Receiver) -> "Callable[[HttpRequest], HttpResponse]":
+def django_view(receiver: WebhookReceiver) -> "Callable[[HttpRequest], HttpResponse]":
     """Return the view for `path("hook", …)` of Django; it takes POST, and needs no CSRF token."""
     from django.http import HttpResponse
     from django.views.decorators.csrf import csrf_exempt

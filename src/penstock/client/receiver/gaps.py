@@ -8,7 +8,7 @@ MOST_MISSING = 100
 """Missing numbers that are remembered for a key; a number further back counts as late without being one of them."""
 
 
-class Arrival(StrEnum):
+class KeyArrival(StrEnum):
     """What a number says about its delivery."""
 
     NEXT = "next"
@@ -32,7 +32,7 @@ class KeyStep(msgspec.Struct, frozen=True):
     """The next place of a key, what the number says, and the numbers that turned out to be missing with it."""
 
     place: KeyPlace
-    arrival: Arrival
+    arrival: KeyArrival
     missing: range = range(0)
 
 
@@ -43,14 +43,14 @@ def arrived(place: KeyPlace | None, number: int) -> KeyStep:
     begins at 1 again (EVENT-FANOUT-8), which looks like a repetition until its numbers are past `MOST_MISSING`.
     """
     if place is None:
-        return KeyStep(KeyPlace(number), Arrival.NEXT)
+        return KeyStep(KeyPlace(number), KeyArrival.NEXT)
     if number in place.missing:
         left = tuple(each for each in place.missing if each != number)
-        return KeyStep(KeyPlace(place.last, left), Arrival.LATE)
+        return KeyStep(KeyPlace(place.last, left), KeyArrival.LATE)
     if number == 1 and place.last > MOST_MISSING:
-        return KeyStep(KeyPlace(1), Arrival.NEXT)
+        return KeyStep(KeyPlace(1), KeyArrival.NEXT)
     if number <= place.last:
-        return KeyStep(place, Arrival.REPEATED)
+        return KeyStep(place, KeyArrival.REPEATED)
     skipped = range(place.last + 1, number)
     remembered = (*place.missing, *skipped[-MOST_MISSING:])[-MOST_MISSING:]
-    return KeyStep(KeyPlace(number, remembered), Arrival.AFTER_GAP if skipped else Arrival.NEXT, skipped)
+    return KeyStep(KeyPlace(number, remembered), KeyArrival.AFTER_GAP if skipped else KeyArrival.NEXT, skipped)

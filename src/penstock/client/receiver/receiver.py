@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import msgspec
 
 from penstock.client.errors import BadSignature, DeliverLater
-from penstock.client.receiver.delivery import Delivery, read_delivery
+from penstock.client.receiver.delivery import ReceivedDelivery, read_delivery
 from penstock.client.receiver.memory import InMemory, OnceStore, ReceiverMemory
 from penstock.client.types import MAX_DATA_BYTES
 from penstock.domain.errors import InvalidArgument
@@ -30,7 +30,7 @@ _DONE = Answered(204)
 _TOO_LARGE = Answered(413, b'{"error":"the body is larger than any delivery"}')
 
 
-class Receiver:
+class WebhookReceiver:
     """Verifies deliveries, passes each new one to a handler, and notices missing ones.
 
     A delivery that the handler did not finish comes again: the framework answers an exception with 500; `DeliverLater`
@@ -39,7 +39,7 @@ class Receiver:
 
     def __init__(
         self,
-        handle: Callable[[Delivery], object],
+        handle: Callable[[ReceivedDelivery], object],
         secrets: str | Sequence[str],
         memory: ReceiverMemory | None = None,
         once: OnceStore | None = None,
@@ -95,7 +95,7 @@ class Receiver:
             return _Received(Answered(401, msgspec.json.encode({"error": error.message})))
         return _Received(_DONE, self._placed(delivery))
 
-    def _placed(self, delivery: Delivery) -> Delivery:
+    def _placed(self, delivery: ReceivedDelivery) -> ReceivedDelivery:
         # A replay brings an old number again, on purpose.
         if delivery.sequence is None or delivery.replay is not None:
             return delivery
@@ -110,4 +110,4 @@ class _Received(msgspec.Struct):
     """A request: its answer, and the delivery if it is to be handled."""
 
     answer: Answered
-    new: Delivery | None = None
+    new: ReceivedDelivery | None = None

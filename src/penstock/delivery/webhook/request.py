@@ -15,8 +15,7 @@ import msgspec
 from penstock.delivery.http.request import Headers, RequestHead, head_with
 from penstock.delivery.webhook.trace import span_of_delivery, trace_headers, trace_of_job
 from penstock.domain.errors import InvalidArgument
-from penstock.domain.event import StoredEvent, is_json
-from penstock.domain.header_text import attribute_headers, percent_encoded
+from penstock.domain.event import StoredEvent, attribute_headers, is_json, percent_encoded
 from penstock.domain.job import DispatchJob
 from penstock.domain.job_state import DEFAULT_TIMEOUT_S
 from penstock.domain.limits import SECOND_MS

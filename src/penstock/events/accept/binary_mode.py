@@ -6,8 +6,7 @@ import msgspec
 from msgspec import Raw
 
 from penstock.domain.errors import InvalidArgument
-from penstock.domain.event import is_json
-from penstock.domain.header_text import attributes_in
+from penstock.domain.event import attributes_in, is_json
 
 _BYTES = "application/octet-stream"
 _NOT_IN_HEADERS = ("data", "data_base64", "datacontenttype")

@@ -8,7 +8,7 @@ import msgspec
 
 from penstock.client.types import PROBLEM_MEDIA_TYPE, Problem
 from penstock.domain.errors import PenstockError
-from penstock.domain.header_text import BINARY_HEADER
+from penstock.domain.event import BINARY_HEADER
 from penstock.http.api.changes import ChangeLog, LoggedChanges, shown
 from penstock.http.api.query import parse_query
 from penstock.http.api.routes import AnyRoute, Call, NoBody, RouteTable

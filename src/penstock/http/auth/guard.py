@@ -14,7 +14,7 @@ from http import HTTPStatus
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
-from penstock.domain.header_text import BINARY_HEADER
+from penstock.domain.event import BINARY_HEADER
 from penstock.http.auth.keys import ApiKey, Caller, Role, caller_of
 from penstock.http.problems import Refused
 
