@@ -10,7 +10,18 @@ from tests.rigs.penstock_process import ServedPart
 
 pytestmark = [pytest.mark.long, pytest.mark.xdist_group("browser")]
 
-PAGES = ("overview", "queues", "pools", "groups", "jobs", "subscriptions", "pipeline", "warnings", "changes")
+PAGES = (
+    "overview",
+    "queues",
+    "pools",
+    "groups",
+    "jobs",
+    "subscriptions",
+    "event-types",
+    "pipeline",
+    "warnings",
+    "changes",
+)
 ON_PHONE = pytest.mark.parametrize("page", [("phone", "light")], indirect=True)
 IN_THE_DARK = pytest.mark.parametrize("page", [("laptop", "dark")], indirect=True)
 

@@ -123,6 +123,21 @@ def test_a_fifo_queue_goes_on_with_the_next(sqs: SqsServer, make_queue: MakeQueu
     assert letter["Attributes"]["DeadLetterQueueSourceArn"] == arn(source)
 
 
+def test_a_receive_that_finds_only_dead_letters_of_groups_looks_on(sqs: SqsServer, make_queue: MakeQueue) -> None:
+    """It does not wait for messages, but does not answer that there are none either."""
+    client = sqs.anyone
+    dead = make_queue(client, fifo=True)
+    source = make_queue(client, fifo=True, RedrivePolicy=redrive(dead))
+    for body in ("a1", "b1", "a2", "b2", "a3"):
+        client.send_message(QueueUrl=source, MessageBody=body, MessageGroupId=body[0], MessageDeduplicationId=body)
+    assert sorted(bodies(receive(client, source, VisibilityTimeout=0))) == ["a1", "a2", "a3", "b1", "b2"]
+    client.send_message(QueueUrl=source, MessageBody="a4", MessageGroupId="a", MessageDeduplicationId="a4")
+    assert bodies(receive(client, source, WaitTimeSeconds=0)) == ["a4"]
+    letters = bodies(receive(client, dead))
+    assert [body for body in letters if body[0] == "a"] == ["a1", "a2", "a3"]
+    assert sorted(letters) == ["a1", "a2", "a3", "b1", "b2"]
+
+
 def test_partitioned_fifo_queues_keep_groups_in_order(sqs: SqsServer, make_queue: MakeQueue) -> None:
     client = sqs.anyone
     dead = make_queue(client, fifo=True, PartitionCount=2)
@@ -186,13 +201,17 @@ def test_redrive_counts_and_kinds(memory_sqs: SqsServer, make_queue: MakeQueue) 
     client = memory_sqs.anyone
     dead, fifo = make_queue(client), make_queue(client, fifo=True)
     source = make_queue(client)
-    for policy in (redrive(dead, 0), redrive(dead, 1001), redrive(dead, "many"), redrive(fifo)):
+    for count, shown in ((0, "0"), (1001, "1001"), ("many", "many"), (True, "true"), (None, "null"), (2.5, "2.5")):
+        wrong = json.dumps({"deadLetterTargetArn": arn(dead), "maxReceiveCount": count})
+        with pytest.raises(ClientError, match=f"Invalid value for maxReceiveCount: {shown}, valid values are"):
+            client.set_queue_attributes(QueueUrl=source, Attributes={"RedrivePolicy": wrong})
+    for policy in (redrive(dead, 0), redrive(fifo)):
         with pytest.raises(ClientError) as caught:
             client.set_queue_attributes(QueueUrl=source, Attributes={"RedrivePolicy": policy})
         assert caught.value.response["Error"]["Code"] == "InvalidParameterValue"
     client.set_queue_attributes(QueueUrl=source, Attributes={"RedrivePolicy": redrive(dead, "7")})
-    shown = client.get_queue_attributes(QueueUrl=source, AttributeNames=["RedrivePolicy"])["Attributes"]
-    assert json.loads(shown["RedrivePolicy"]) == {"deadLetterTargetArn": arn(dead), "maxReceiveCount": 7}
+    attributes = client.get_queue_attributes(QueueUrl=source, AttributeNames=["RedrivePolicy"])["Attributes"]
+    assert json.loads(attributes["RedrivePolicy"]) == {"deadLetterTargetArn": arn(dead), "maxReceiveCount": 7}
     client.set_queue_attributes(QueueUrl=source, Attributes={"RedrivePolicy": ""})
     assert "queueUrls" not in client.list_dead_letter_source_queues(QueueUrl=dead)
 

@@ -52,6 +52,23 @@ def test_changes_take_effect_at_once(sqs: SqsServer, make_queue: MakeQueue) -> N
         client.send_message(QueueUrl=url, MessageBody="x")
 
 
+@pytest.mark.parametrize("fifo", [False, True])
+def test_a_change_of_the_delay_is_for_messages_sent_after_it(sqs: SqsServer, make_queue: MakeQueue, fifo: bool) -> None:
+    """On AWS too in a standard queue; in a FIFO queue it holds there for messages that wait already."""
+    client = sqs.anyone
+    url = make_queue(client, fifo=fifo, DelaySeconds=900)
+
+    def send(body: str) -> None:
+        ids = {"MessageGroupId": body, "MessageDeduplicationId": body} if fifo else {}
+        client.send_message(QueueUrl=url, MessageBody=body, **ids)
+
+    send("before")
+    client.set_queue_attributes(QueueUrl=url, Attributes={"DelaySeconds": "0"})
+    send("after")
+    assert bodies(receive(client, url)) == ["after"]
+    assert counts(client, url) == (0, 1, 1)
+
+
 def test_a_standard_queue_keeps_the_order_and_counts_exactly(sqs: SqsServer, make_queue: MakeQueue) -> None:
     client = sqs.anyone
     url = make_queue(client)

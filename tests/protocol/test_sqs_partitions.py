@@ -164,6 +164,43 @@ def test_handles_name_their_partition(memory_sqs: SqsServer, make_queue: MakeQue
     client.delete_message(QueueUrl=many, ReceiptHandle=message["ReceiptHandle"])
 
 
+@pytest.mark.parametrize("fifo", [False, True])
+@pytest.mark.parametrize(
+    ("offset", "length", "changed"),
+    [
+        (0, 2, "01"),  # of an earlier version
+        (0, 2, "03"),
+        (2, 2, "07"),  # of a partition that does not exist
+        (4, 16, "00000000deadbeef"),  # of another incarnation
+        (0, 0, "00"),
+    ],
+)
+def test_handles_that_are_not_of_this_queue(
+    memory_sqs: SqsServer, make_queue: MakeQueue, fifo: bool, offset: int, length: int, changed: str
+) -> None:
+    client = memory_sqs.anyone
+    url = make_queue(client, fifo=fifo)
+    if fifo:
+        send(client, url, "g", "x")
+    else:
+        client.send_message(QueueUrl=url, MessageBody="x")
+    handle = receive(client, url)[0]["ReceiptHandle"]
+    wrong = handle[:offset] + changed + handle[offset + length :]
+    assert wrong != handle
+    said = set()
+    calls: tuple[Call, ...] = (
+        lambda: client.delete_message(QueueUrl=url, ReceiptHandle=wrong),
+        lambda: client.change_message_visibility(QueueUrl=url, ReceiptHandle=wrong, VisibilityTimeout=0),
+    )
+    for call in calls:
+        with pytest.raises(client.exceptions.ReceiptHandleIsInvalid) as caught:
+            call()
+        said.add(caught.value.response["Error"]["Message"])
+    assert said == {f'The input receipt handle "{wrong}" is not a valid receipt handle.'}
+    assert counts(client, url) == (0, 1, 0)
+    client.delete_message(QueueUrl=url, ReceiptHandle=handle)
+
+
 # Placement
 
 

@@ -1,5 +1,8 @@
 """What a server that was stopped and started again still knows."""
 
+import json
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,10 +11,15 @@ from botocore.exceptions import ClientError  # type: ignore[import-untyped]
 from penstock.domain.ids import TsidFactory
 from penstock.domain.message import Message
 from penstock.engine.store.memory import MemoryStore
+from penstock.engine.store.sqlite import SqliteStore
+from penstock.sqs.model import CreateQueueRequest, ReceiveMessageRequest, SendMessageRequest
 from penstock.sqs.queue.attributes import QueueAttributes
 from penstock.sqs.server import SqsServerSettings, open_service
+from penstock.sqs.service import SqsService
 from penstock.testing.clock import VirtualClock
-from tests.services.sqs_server import SqsServer, bodies, counts, drain, receive
+from tests.rigs.penstock_process import wait_until
+from tests.services.sqs_actions import act
+from tests.services.sqs_server import ACCOUNT, REGION, SqsServer, bodies, counts, drain, receive
 
 
 def send(client: Any, url: str, group: str, body: str) -> dict[str, str]:
@@ -147,6 +155,53 @@ def test_a_handle_of_before_a_crash_names_a_message_behind_many(own_sqs: SqsServ
     assert receive(client, url) == []
 
 
+@pytest.mark.parametrize("planned", [True, False])
+def test_nothing_that_was_done_comes_undone(own_sqs: SqsServer, planned: bool) -> None:
+    """Deletes, purges, dead letters and moves that were answered are still done after a stop or a crash."""
+    client = own_sqs.anyone
+    attributes = {"FifoQueue": "true", "VisibilityTimeout": "0"}
+
+    def create(name: str, **more: str) -> str:
+        url: str = client.create_queue(QueueName=f"{name}.fifo", Attributes={**attributes, **more})["QueueUrl"]
+        return url
+
+    def arn(url: str) -> str:
+        return f"arn:aws:sqs:{REGION}:{ACCOUNT}:{url.rpartition('/')[2]}"
+
+    def policy(url: str) -> str:
+        return json.dumps({"deadLetterTargetArn": arn(url), "maxReceiveCount": 1})
+
+    deleted, purged, again, back = create("deleted"), create("purged"), create("again"), create("back")
+    dead, moved_from = create("dead"), create("moved-from")
+    source = create("source", RedrivePolicy=policy(dead))
+    create("other-source", RedrivePolicy=policy(moved_from))
+    for url in (deleted, purged, again, source, moved_from):
+        for number in range(6):
+            send(client, url, f"g{number % 2}", str(number))
+    held = receive(client, deleted, VisibilityTimeout=600)
+    client.delete_message(QueueUrl=deleted, ReceiptHandle=held[0]["ReceiptHandle"])
+    entries = [{"Id": str(n), "ReceiptHandle": message["ReceiptHandle"]} for n, message in enumerate(held[1:5])]
+    assert len(client.delete_message_batch(QueueUrl=deleted, Entries=entries)["Successful"]) == 4
+    client.purge_queue(QueueUrl=purged)
+    send(client, purged, "g0", "0")  # its id is forgotten
+    client.delete_queue(QueueUrl=again)
+    create("again")
+    letters = len(receive(client, source))
+    assert receive(client, source) == []
+    client.start_message_move_task(SourceArn=arn(moved_from), DestinationArn=arn(back))
+    wait_until(lambda: counts(client, back)[0] == 6)
+
+    restart(own_sqs, planned=planned)
+    assert sum(counts(client, deleted)) == 1
+    assert bodies(receive(client, purged)) == ["0"]
+    assert send(client, purged, "g0", "0")["MessageId"] == receive(client, purged)[0]["MessageId"]
+    assert counts(client, again) == (0, 0, 0)
+    assert (sum(counts(client, source)), sum(counts(client, dead))) == (6 - letters, letters)
+    assert (sum(counts(client, moved_from)), sum(counts(client, back))) == (0, 6)
+    assert sorted(bodies(receive(client, dead))) == [str(number) for number in range(letters)]
+    assert [body for body in bodies(receive(client, back)) if int(body) % 2] == ["1", "3", "5"]
+
+
 def restart(server: SqsServer, *, planned: bool) -> None:
     if planned:
         assert server.stop() == 0
@@ -169,3 +224,74 @@ async def test_no_two_processes_grant_the_same_lease() -> None:
             leases.add(delivery.entries[0].lease_id)
         clock.advance(1.024)
     assert len(leases) == 50
+
+
+@pytest.mark.parametrize("reopened", [False, True])
+async def test_a_deduplication_id_is_forgotten_after_five_minutes(tmp_path: Path, reopened: bool) -> None:
+    """The window begins with the first send, and duplicates do not prolong it; a restart neither."""
+    clock = VirtualClock()
+    store = tmp_path / "sqs.db"
+    async with AsyncExitStack() as stack:
+        service = await stack.enter_async_context(service_on(store, clock))
+        created = CreateQueueRequest("q.fifo", {"FifoQueue": "true", "ContentBasedDeduplication": "true"})
+        url = (await act(service, "CreateQueue", created)).queue_url
+
+        async def send_again() -> str:
+            sent = await act(service, "SendMessage", SendMessageRequest(url, "same", message_group_id="g"))
+            return str(sent.message_id)
+
+        first = await send_again()
+        for seconds in (200.0, 99.0):
+            clock.advance(seconds)
+            if reopened:
+                await stack.aclose()
+                service = await stack.enter_async_context(service_on(store, clock))
+            assert await send_again() == first
+        clock.advance(1.0)
+        assert await send_again() != first
+
+
+@pytest.mark.parametrize("reopened", [False, True])
+@pytest.mark.parametrize("fifo", [False, True])
+async def test_a_message_ends_with_its_retention(tmp_path: Path, reopened: bool, fifo: bool) -> None:
+    """As on AWS, a dead letter of a standard queue keeps the age it has, and that of a FIFO queue begins again."""
+    clock = VirtualClock()
+    store = tmp_path / "sqs.db"
+    async with AsyncExitStack() as stack:
+        service = await stack.enter_async_context(service_on(store, clock))
+
+        async def create(name: str, **attributes: str) -> str:
+            if fifo:
+                name, attributes = f"{name}.fifo", {"FifoQueue": "true", **attributes}
+            request = CreateQueueRequest(name, {"MessageRetentionPeriod": "60", **attributes})
+            return str((await act(service, "CreateQueue", request)).queue_url)
+
+        async def received(url: str) -> int:
+            request = ReceiveMessageRequest(url, max_number_of_messages=10, visibility_timeout=0)
+            return len((await act(service, "ReceiveMessage", request)).messages)
+
+        dead = await create("dead")
+        arn = service.arn_of(dead.rpartition("/")[2])
+        policy = json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": 1})
+        source, plain = await create("source", RedrivePolicy=policy), await create("plain")
+        for url in (source, plain):
+            request = SendMessageRequest(url, "x")
+            if fifo:
+                request = SendMessageRequest(url, "x", message_group_id="g", message_deduplication_id="d")
+            await act(service, "SendMessage", request)
+        clock.advance(40.0)
+        assert [await received(source), await received(source)] == [1, 0]
+        clock.advance(19.0)
+        if reopened:
+            await stack.aclose()
+            service = await stack.enter_async_context(service_on(store, clock))
+        assert (await received(plain), await received(dead)) == (1, 1)
+        clock.advance(2.0)
+        assert (await received(plain), await received(dead)) == (0, 1 if fifo else 0)
+        clock.advance(40.0)
+        assert await received(dead) == 0
+
+
+def service_on(store: Path, clock: VirtualClock) -> AbstractAsyncContextManager[SqsService]:
+    """A service in this process on a database that the one before it used."""
+    return open_service({"": SqliteStore(store)}, clock, TsidFactory(1), SqsServerSettings())

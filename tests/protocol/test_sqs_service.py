@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from penstock.domain.errors import PenstockError
+from penstock.domain.errors import PenstockError, Unavailable
 from penstock.domain.ids import TsidFactory
 from penstock.engine.errors import StoreFailed
 from penstock.engine.store.memory import MemoryStore
@@ -22,6 +22,7 @@ from penstock.sqs.app import SqsApp
 from penstock.sqs.errors import ErrorKind, SqsError
 from penstock.sqs.metrics import MAX_QUEUE_LABELS, OTHER
 from penstock.sqs.model import (
+    ChangeMessageVisibilityRequest,
     CreateQueueRequest,
     QueueUrlRequest,
     ReceiveMessageRequest,
@@ -38,6 +39,11 @@ class TouchyStore(SqliteStore):
     """A store that refuses commits while told to."""
 
     refuse = False
+    taken = False
+
+    def require_owned(self) -> None:
+        if self.taken:
+            raise Unavailable("taken by the test")
 
     def apply(self, batch: WriteBatch) -> Shares:
         if self.refuse:
@@ -182,6 +188,29 @@ async def test_a_send_that_the_store_refuses_fails_and_leaves_nothing(tmp_path: 
         assert await rig.receive(url) == 1
 
 
+async def test_a_message_is_hidden_for_twelve_hours_in_all() -> None:
+    async with AsyncExitStack() as stack:
+        clock = VirtualClock()
+        opening = open_service({"": MemoryStore()}, clock, TsidFactory(1), SqsServerSettings())
+        rig = Rig(await stack.enter_async_context(opening))
+        url = await rig.create("q")
+        await rig.send(url, "g")
+        (message,) = (await rig.act("ReceiveMessage", ReceiveMessageRequest(url))).messages
+
+        async def hide(seconds: int) -> None:
+            request = ChangeMessageVisibilityRequest(url, message.receipt_handle, seconds)
+            await rig.act("ChangeMessageVisibility", request)
+
+        await hide(43_200)
+        clock.advance(0.9)
+        await hide(43_200)
+        clock.advance(10.1)
+        with pytest.raises(SqsError, match=r"beyond the limit \[43200 seconds\]\.") as caught:
+            await hide(43_190)
+        assert caught.value.kind is ErrorKind.INVALID_PARAMETER_VALUE
+        await hide(43_189)
+
+
 class RecordedExchange:
     """A request as the HTTP server would hand it over, and the answer to it."""
 
@@ -308,3 +337,20 @@ async def test_one_receive_over_several_partitions_holds_at_most_a_mebibyte() ->
         for group in ("g0", "g1", "g2", "g3"):
             await rig.act("SendMessage", SendMessageRequest(url, group + "x" * 700_000, message_group_id=group))
         assert [await rig.receive(url) for _ in range(5)] == [1, 1, 1, 1, 0]
+
+
+async def test_an_error_in_one_partition_keeps_back_nothing_of_the_others(tmp_path: Path) -> None:
+    """A lease on one of two databases ends between the two halves of a receive."""
+    home, a, b = (TouchyStore(tmp_path / f"{name}.db") for name in ("home", "a", "b"))
+    async with AsyncExitStack() as stack:
+        rig = await opened(stack, {"": home, "a": a, "b": b}, **PLACED)
+        url = await rig.create("spread.fifo", **SPREAD)
+        for number in range(8):
+            await rig.send(url, f"g{number}")
+        assert [each.visible for each in rig.service.find("spread.fifo").counters()] == [2, 2, 2, 2]
+        a.taken = True
+        assert await rig.receive(url) == 4
+        with pytest.raises(Unavailable):
+            await rig.receive(url)
+        a.taken = False
+        assert await rig.receive(url) == 4

@@ -1,6 +1,9 @@
 """Per-queue throttling over the wire: who may set it, what a refusal says, and how long a bucket lives."""
 
 import re
+import sqlite3
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
@@ -8,7 +11,7 @@ import pytest
 from botocore.exceptions import ClientError  # type: ignore[import-untyped]
 
 from tests.protocol.conftest import Call, MakeQueue
-from tests.services.sqs_server import SqsServer, counts
+from tests.services.sqs_server import SqsServer, counts, running
 
 # A refill this slow gives no token back while a test runs.
 SLOW = "0.001"
@@ -240,3 +243,22 @@ def test_metrics(memory_sqs: SqsServer, make_queue: MakeQueue) -> None:
     client.delete_queue(QueueUrl=url)
     text = memory_sqs.http("GET", "/metrics").body.decode()
     assert not re.findall(rf".*{name}.*", text)
+
+
+@pytest.mark.parametrize("broken", ['"x"', "null"])
+def test_limits_that_cannot_be_read(tmp_path: Path, broken: str) -> None:
+    """The server does not start without them: a queue whose limits are unknown would have none."""
+    options = ("--data", str(tmp_path / "data"))
+    with running(tmp_path, *options) as server:
+        server.anyone.create_queue(QueueName="limited", Attributes=SEND)
+    with closing(sqlite3.connect(tmp_path / "data" / "sqs.db")) as database:
+        changed = database.execute(
+            """update queues set config = replace(cast(config as text), '"send_capacity":"10"', ?)""",
+            (f'"send_capacity":{broken}',),
+        )
+        assert changed.rowcount == 1
+        database.commit()
+    said = " ".join(SqsServer(tmp_path, *options).refusal().split())
+    assert "the settings of the queue limited cannot be read" in said
+    assert "Traceback" not in said
+    assert "bug" not in said

@@ -86,7 +86,7 @@ def ask_query(
     server: SqsServer, action: str, fields: dict[str, Any], more: tuple[tuple[str, str], ...] = ()
 ) -> Outcome:
     """Send one request of the Query protocol; `more` parameters follow as they are."""
-    pairs = [("Action", action), ("Version", "2012-11-05"), *_flat(action, fields), *more]
+    pairs = [("Action", action), ("Version", "2012-11-05"), *flat(action, fields), *more]
     headers = {"Content-Type": "application/x-www-form-urlencoded"}
     return _read_xml(action, server.http("POST", "/", urlencode(pairs), headers))
 
@@ -104,7 +104,8 @@ def _read_xml(action: str, answer: Answer) -> Outcome:
     return Outcome(answer.status, code, frozenset())
 
 
-def _flat(action: str, fields: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+def flat(action: str, fields: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """The fields as parameters of the Query protocol."""
     for name, value in fields.items():
         if value is None:
             continue
@@ -113,13 +114,13 @@ def _flat(action: str, fields: dict[str, Any], prefix: str = "") -> Iterator[tup
             key_name = "Key" if name.lower() == "tags" else "Name"
             for number, (key, item) in enumerate(value.items(), 1):
                 yield f"{place}.{number}.{key_name}", key
-                yield from _flat("", {"Value": item}, f"{place}.{number}.")
+                yield from flat("", {"Value": item}, f"{place}.{number}.")
         elif isinstance(value, dict):
-            yield from _flat(action, value, f"{place}.")
+            yield from flat(action, value, f"{place}.")
         elif isinstance(value, list):
             for number, item in enumerate(value, 1):
                 yield from (
-                    _flat(action, item, f"{place}.{number}.")
+                    flat(action, item, f"{place}.{number}.")
                     if isinstance(item, dict)
                     else [(f"{place}.{number}", str(item))]
                 )

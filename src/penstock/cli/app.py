@@ -18,7 +18,7 @@ from penstock import __version__
 from penstock.cli import reference, status, up
 from penstock.cli.admin import backup, doctor, keys
 from penstock.cli.admin import config as config_commands
-from penstock.cli.events import changes, groups, jobs, listen, pools, publish, subscriptions, topics
+from penstock.cli.events import changes, event_types, groups, jobs, listen, pools, publish, subscriptions, topics
 from penstock.cli.failures import FAILURE, FailureGroup, print_trace
 from penstock.cli.family import CONTEXT, examples
 from penstock.cli.options import Options
@@ -63,6 +63,7 @@ app.add_typer(subscriptions.app, name="subscriptions")
 app.add_typer(jobs.app, name="jobs")
 app.add_typer(groups.app, name="groups")
 app.add_typer(pools.app, name="pools")
+app.add_typer(event_types.app, name="event-types")
 app.add_typer(topics.app, name="topics")
 app.add_typer(queue_commands.app, name="queue")
 app.add_typer(config_commands.app, name="config")

@@ -11,13 +11,15 @@ from penstock.client.errors import BadSignature, NoAnswer, StrangeAnswer, TokenR
 from penstock.client.event import Event
 from penstock.client.types import AttemptView as Attempt
 from penstock.client.types import EventReceipt as Receipt
+from penstock.client.types import EventTypeBody, EventTypeVersion, HealthReport, HeldGroupView, LaneView, Match
+from penstock.client.types import EventTypeView as EventType
 from penstock.client.types import FeedView as Feed
-from penstock.client.types import HealthReport, HeldGroupView, LaneView, Match
 from penstock.client.types import JobView as Job
 from penstock.client.types import PoolView as Pool
 from penstock.client.types import SubscriptionMade as NewSubscription
 from penstock.client.types import SubscriptionView as Subscription
 from penstock.client.webhook import Webhook, verify_webhook
+from penstock.domain.event import Validation
 from penstock.domain.job_state import JobStatus
 from penstock.domain.matching import Comparison, Condition
 from penstock.domain.pointer import DispatchMode
@@ -33,6 +35,9 @@ __all__ = [
     "Condition",
     "DispatchMode",
     "Event",
+    "EventType",
+    "EventTypeBody",
+    "EventTypeVersion",
     "Feed",
     "HealthReport",
     "HeldGroupView",
@@ -48,6 +53,7 @@ __all__ = [
     "StrangeAnswer",
     "Subscription",
     "TokenRefused",
+    "Validation",
     "Webhook",
     "verify_webhook",
 ]

@@ -180,6 +180,30 @@ class Penstock:
         """Let a topic feed no more events."""
         return self._ask(calls.unfeed(topic))
 
+    def event_types(self) -> list[types.EventTypeView]:
+        """Return the catalogue of event types, by type."""
+        return [each for page in self._pages(calls.event_types) for each in page.event_types]
+
+    def event_type(self, name: str) -> types.EventTypeView:
+        """Return an event type with its schemas and examples."""
+        return self._ask(calls.event_type(name))
+
+    def put_event_type(self, name: str, definition: types.EventTypeBody) -> types.EventTypeView:
+        """Set an event type, whole."""
+        return self._ask(calls.put_event_type(name, definition))
+
+    def delete_event_type(self, name: str) -> types.EventTypeView:
+        """Delete an event type; return it as it was."""
+        return self._ask(calls.delete_event_type(name))
+
+    def check_data(self, name: str, data: object, version: str | None = None) -> types.DataCheck:
+        """Compare data with the schema of an event type, of a version or of the newest."""
+        return self._ask(calls.check_data(name, data, version))
+
+    def asyncapi(self) -> types.JsonSchema:
+        """Return the AsyncAPI document of the catalogue of event types."""
+        return self._ask(calls.asyncapi())
+
     def change_page(self, limit: int, cursor: str | None = None) -> types.ChangeList:
         """Return one page of changes made through the API, the newest first, and the cursor of the next page."""
         return self._ask(calls.changes(cursor, limit))

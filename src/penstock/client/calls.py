@@ -7,7 +7,7 @@ from typing import Generic, Protocol, TypedDict, TypeVar
 from urllib.parse import quote, urlencode
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, Raw
 
 from penstock.client import types
 from penstock.client.event import Event, encode_event, json_of
@@ -22,7 +22,7 @@ A = TypeVar("A")
 
 _EVENTS, _JOBS, _POOLS = "/api/v1/events", "/api/v1/jobs", "/api/v1/pools"
 _SUBSCRIPTIONS, _CHANGES, _GROUPS = "/api/v1/subscriptions", "/api/v1/changes", "/api/v1/groups"
-_FEEDS = "/api/v1/feeds"
+_FEEDS, _EVENT_TYPES = "/api/v1/feeds", "/api/v1/event-types"
 
 
 @dataclass(frozen=True)
@@ -277,6 +277,39 @@ def feed(topic: str, body: types.FeedBody) -> ApiCall[types.FeedView]:
 def unfeed(topic: str) -> ApiCall[types.FeedView]:
     """Let a topic feed no more events."""
     return ApiCall("DELETE", f"{_FEEDS}/{_part(topic)}", types.FeedView)
+
+
+def event_types(cursor: str | None) -> ApiCall[types.EventTypeList]:
+    """List a page of the catalogue of event types."""
+    return _get(_EVENT_TYPES, types.EventTypeList, types.PageQuery(cursor=cursor))
+
+
+def event_type(name: str) -> ApiCall[types.EventTypeView]:
+    """Get an event type."""
+    return _get(f"{_EVENT_TYPES}/{_part(name)}", types.EventTypeView)
+
+
+def put_event_type(name: str, body: types.EventTypeBody) -> ApiCall[types.EventTypeView]:
+    """Set an event type."""
+    path = f"{_EVENT_TYPES}/{_part(name)}"
+    return ApiCall("PUT", path, types.EventTypeView, _encode(body), repeatable=True)
+
+
+def delete_event_type(name: str) -> ApiCall[types.EventTypeView]:
+    """Delete an event type."""
+    return ApiCall("DELETE", f"{_EVENT_TYPES}/{_part(name)}", types.EventTypeView)
+
+
+def check_data(name: str, data: object, version: str | None) -> ApiCall[types.DataCheck]:
+    """Compare data with the schema of an event type."""
+    given = data if isinstance(data, Raw) else Raw(msgspec.json.encode(data))
+    body = types.DataToCheck(given, UNSET if version is None else version)
+    return ApiCall("POST", f"{_EVENT_TYPES}/{_part(name)}/validate", types.DataCheck, _encode(body), repeatable=True)
+
+
+def asyncapi() -> ApiCall[types.JsonSchema]:
+    """Get the AsyncAPI document of the catalogue."""
+    return _get("/asyncapi.json", types.JsonSchema)
 
 
 def changes(cursor: str | None, limit: int) -> ApiCall[types.ChangeList]:

@@ -1,6 +1,7 @@
 """An event, in the shape of CloudEvents, and its attributes as headers (CloudEvents' HTTP binding)."""
 
 from collections.abc import Mapping
+from enum import StrEnum
 from functools import lru_cache
 from typing import Final
 from urllib.parse import quote, unquote
@@ -19,6 +20,14 @@ BINARY_HEADER = "ce-specversion"
 _PREFIX = "ce-"
 # Visible ASCII without the quotation mark and the percent sign; `quote` never touches letters, digits and `_.-~`.
 _PLAIN = "!#$&'()*+,/:;<=>?@[\\]^`{|}"
+
+
+class Validation(StrEnum):
+    """What becomes of a published event that does not meet the schema of its type, or whose type is unknown."""
+
+    OFF = "off"
+    WARN = "warn"
+    REJECT = "reject"
 
 
 @lru_cache(maxsize=256)

@@ -6,6 +6,7 @@ NotFound
 ├── UnknownSubscription        no subscription has this id
 ├── PoolNotFound
 ├── FeedNotFound
+├── EventTypeNotFound          the catalogue does not have this type
 └── ReplayNotFound
 AlreadyExists
 └── SubscriptionNameTaken      another subscription of the tenant has this name
@@ -57,6 +58,13 @@ class FeedNotFound(NotFound):
 
     def __init__(self, topic: str) -> None:
         super().__init__(f"the topic {topic} feeds no events; `penstock topics list` shows those that do")
+
+
+class EventTypeNotFound(NotFound):
+    """The catalogue does not have this event type."""
+
+    def __init__(self, type: str) -> None:
+        super().__init__(f"there is no event type {type[:100]!r}; `penstock event-types list` shows all")
 
 
 class ReplayNotFound(NotFound):

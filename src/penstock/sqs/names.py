@@ -98,10 +98,13 @@ def queue_url(base_url: str, scope: Scope, name: str, home: Scope) -> str:
 
 @lru_cache(4096)
 def parts_of_url(url: str) -> UrlParts:
-    """Return what a queue URL says; the host is not checked. AWS answers anything else with QueueDoesNotExist."""
+    """Return what a queue URL says; the host is not checked. AWS answers anything else with QueueDoesNotExist.
+
+    The URLs in the examples of AWS's API reference end with a slash.
+    """
     if not url:
         raise missing_parameter("QueueUrl")
-    *path, name = url.split("/")
+    *path, name = url.removesuffix("/").split("/")
     if not is_name(name) or (path and not is_account(path[-1])):
         raise queue_does_not_exist()
     region = path[-2] if len(path) > 2 and path[-3] == _REGION_SEGMENT else None

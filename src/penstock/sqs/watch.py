@@ -81,6 +81,10 @@ class _Watch:
         watchers = [(queue.waiters.watchers, partial(self._add, url)) for url, queue in self._queues.items()]
         for those_of_queue, watcher in watchers:
             those_of_queue.add(watcher)
+        # What arrived since the queues were looked at, when there were no watchers yet.
+        for url, queue in self._queues.items():
+            if queue.waiters.closed or queue.is_ready():
+                self._add(url)
         try:
             async with asyncio.timeout(wait_s):
                 await self._changed.wait()

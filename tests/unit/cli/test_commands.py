@@ -1,5 +1,6 @@
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -34,7 +35,7 @@ def test_every_command_has_help_with_examples_that_name_it(path: tuple[str, ...]
     assert len(about.split("\n\n")[1].strip()) > 15
     lines = [line.strip() for line in examples.strip().splitlines()]
     assert lines
-    assert all(line.startswith("penstock ") and all(word in line for word in path) for line in lines)
+    assert all(re.match(r"([A-Z_]+=\S+ )?penstock ", line) and all(word in line for word in path) for line in lines)
 
 
 def test_the_tree_was_walked() -> None:

@@ -11,8 +11,8 @@ EVENTS_ON_SPARK = "events on spark"
 ORDER = (
     "domain", "edge", "ops.telemetry", "ops.config", "engine", "delivery", "client", "http", "broker", "queues",
     "cluster", "router", "pubsub", "sqs", "events", "events.statistics", "events.store", "events.fan_out",
-    "events.process", "events.accept", "events.api", "events.dispatch", "spark", EVENTS_ON_SPARK, "history", "console",
-    "ops", "testing", "tools", "cli", "__main__",
+    "events.process", "events.catalogue", "events.accept", "events.api", "events.dispatch", "spark", EVENTS_ON_SPARK,
+    "history", "console", "ops", "testing", "tools", "cli", "__main__",
 )  # fmt: skip
 
 

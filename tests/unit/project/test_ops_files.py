@@ -158,7 +158,11 @@ GUIDES = [
 def test_guides_install_by_hash_and_show_no_key_on_a_command_line(guide: Path) -> None:
     lines = guide.read_text().splitlines()
     installs = [line for line in lines if "pip install" in line and not NOT_OURS.search(line)]
+    hashed = any("--require-hashes" in line for line in installs)
     for line in installs if guide.name != "CHANGELOG.md" else ():
+        # The first line of a first try, in a guide that has the locked form beside it.
+        if line.startswith("pip install . ") and hashed:
+            continue
         assert "--require-hashes" in line or "--no-deps" in line, line
     keys = re.compile(
         r"--(secret|token|password|api-key|key)[ =](whsec_|psk_|\w{16,})|-e PENSTOCK_\w*(TOKEN|SECRET|KEYS?)="

@@ -18,6 +18,8 @@ from penstock.cli.parameters import ApiEndpoint, AsJson, HighPriority, Tenant, p
 from penstock.domain.job_state import COMPLETED, FINAL
 
 if TYPE_CHECKING:
+    from msgspec import Raw
+
     from penstock.client import Job, Penstock, Receipt
 
 _ASK_EVERY_S = (0.02, 0.05, 0.1, 0.25)
@@ -35,9 +37,19 @@ Attributes: TypeAlias = Annotated[
 Subject: TypeAlias = Annotated[str | None, typer.Option("--subject", metavar="TEXT", help="What the event is about.")]
 
 
+def read_json(given: str, option: str) -> "Raw":
+    """Return JSON as it was written: given as it is, in a file (@FILE) or on standard input (@-)."""
+    import msgspec
+
+    try:
+        return msgspec.json.decode(_content(given, option) or b"", type=msgspec.Raw)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise typer.BadParameter(f"it is not JSON: {error}", param_hint=option) from error
+
+
 def read_data(given: str | None, content_type: str) -> object:
     """Return the data as the client takes it: JSON as it was written, else bytes; None if none was given."""
-    content = _content(given)
+    content = _content(given, "--data")
     if content is None or not content_type.partition(";")[0].strip().lower().endswith(("/json", "+json")):
         return content
     import msgspec
@@ -50,7 +62,7 @@ def read_data(given: str | None, content_type: str) -> object:
         ) from error
 
 
-def _content(given: str | None) -> bytes | None:
+def _content(given: str | None, option: str) -> bytes | None:
     if given is None or not given.startswith("@"):
         return None if given is None else given.encode()
     if given == "@-":
@@ -58,7 +70,7 @@ def _content(given: str | None) -> bytes | None:
     try:
         return Path(given[1:]).read_bytes()
     except OSError as error:
-        raise typer.BadParameter(f"cannot read {given[1:]}: {error.strerror}", param_hint="--data") from error
+        raise typer.BadParameter(f"cannot read {given[1:]}: {error.strerror}", param_hint=option) from error
 
 
 EXAMPLES = examples(
@@ -146,6 +158,8 @@ def _outcome(job: "Job", name: str) -> str:
 
 def _explain(receipt: "Receipt", jobs: list["Job"], tenant: str | None, waited_s: float | None) -> None:
     """Say on standard error what did not work; after a wait it is a failure."""
+    for warning in receipt.warnings:
+        typer.echo(f"warning: {warning}", err=True)
     if receipt.subscriptions == 0 and not jobs:
         of = f" of the tenant {tenant}" if tenant else ""
         typer.echo(

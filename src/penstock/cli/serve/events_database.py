@@ -64,6 +64,7 @@ def api_settings(
         default_pool=config.scheduler.pool,
         queue_per_pool=config.scheduler.queue_per_pool,
         fan_out=config.jobs.fan_out,
+        unknown_event_types=config.jobs.unknown_event_types,
         data_dir=data or config.data.dir,
         alerts=_alert_rules(config.alerts),
         **msgspec.structs.asdict(process_settings(config, secrets, topics, queues)),

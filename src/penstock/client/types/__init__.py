@@ -3,6 +3,15 @@
 from penstock.client.types.change import CallerView, ChangeList, ChangeQuery, ChangeView
 from penstock.client.types.cluster import ClusterNode, ClusterShard, ClusterView
 from penstock.client.types.event import CloudEvent, CloudEventOrBatch, EventReceipt, EventReceipts, EventView
+from penstock.client.types.event_type import (
+    DataCheck,
+    DataToCheck,
+    EventTypeBody,
+    EventTypeList,
+    EventTypeVersion,
+    EventTypeView,
+    JsonSchema,
+)
 from penstock.client.types.feed import FeedBody, FeedList, FeedView
 from penstock.client.types.fields import (
     MAX_DATA_BYTES,
@@ -98,10 +107,16 @@ __all__ = [
     "ClusterView",
     "Count",
     "Cursor",
+    "DataCheck",
+    "DataToCheck",
     "Decided",
     "EpochMs",
     "EventReceipt",
     "EventReceipts",
+    "EventTypeBody",
+    "EventTypeList",
+    "EventTypeVersion",
+    "EventTypeView",
     "EventView",
     "FailureList",
     "FailureView",
@@ -125,6 +140,7 @@ __all__ = [
     "JobReceipt",
     "JobReceipts",
     "JobView",
+    "JsonSchema",
     "LaneList",
     "LaneQuery",
     "LaneView",

@@ -29,15 +29,17 @@ class CloudEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 CloudEventOrBatch: TypeAlias = CloudEvent | Annotated[list[CloudEvent], Meta(min_length=1, max_length=MOST_AT_ONCE)]
 
 
-class EventReceipt(msgspec.Struct, frozen=True, rename="camel"):
+class EventReceipt(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """An event that was stored, or the one stored earlier with the same tenant, source and id.
 
     `subscriptions` is how many match it now; an event that none matches is stored and delivered to no one.
+    `warnings` say what the catalogue of event types finds wrong with it; the event was stored all the same.
     """
 
     id: str
     is_new: bool
     subscriptions: int
+    warnings: list[str] = []
 
 
 class EventReceipts(msgspec.Struct, frozen=True):

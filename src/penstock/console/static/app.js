@@ -7,6 +7,7 @@ import { loadCaller } from "./data/caller.js";
 import { live, startLive, watch } from "./data/live.js";
 import * as changes from "./pages/changes.js";
 import * as event from "./pages/event.js";
+import * as eventTypes from "./pages/event_types.js";
 import * as groups from "./pages/groups.js";
 import * as job from "./pages/job.js";
 import * as jobs from "./pages/jobs.js";
@@ -26,6 +27,7 @@ const MENU = [
   ["groups", "Groups", groups],
   ["jobs", "Jobs", jobs, job],
   ["subscriptions", "Subscriptions", subscriptions, subscription],
+  ["event-types", "Event types", eventTypes],
   ["pipeline", "Pipeline", pipeline],
   ["warnings", "Warnings", warnings],
   ["changes", "Changes", changes],

@@ -9,6 +9,7 @@ from penstock.delivery import cloud_event
 from penstock.edge.clock import Clock
 from penstock.events.accept.binary_mode import json_form
 from penstock.events.accept.cloud_event import MEDIA_TYPES, event_of, members_of
+from penstock.events.catalogue import EventSchemas
 from penstock.events.errors import EventNotFound
 from penstock.events.fan_out import EventPublisher
 from penstock.events.fields import MAX_BATCH_BYTES, checked_id
@@ -28,12 +29,14 @@ class EventRoutes:
         self,
         repository: JobRepository,
         publisher: EventPublisher,
+        schemas: EventSchemas,
         new_id: Callable[[], str],
         clock: Clock,
         spans: Spans,
     ) -> None:
         self._repository = repository
         self._publisher = publisher
+        self._schemas = schemas
         self._new_id = new_id
         self._clock = clock
         self._spans = spans
@@ -54,12 +57,13 @@ class EventRoutes:
             event_of(each, members, self._new_id(), now_ms)
             for each, members in zip(given, members_of(call.content), strict=True)
         ]
+        warnings = await self._schemas.check(events)
         published = await self._publisher.publish(events)
         record_published(self._spans, events, [each.id for each in published], self._clock.now_ms())
         return EventReceipts(
             [
-                EventReceipt(stored.id, stored.id == event.id, stored.subscriptions)
-                for stored, event in zip(published, events, strict=True)
+                EventReceipt(stored.id, stored.id == event.id, stored.subscriptions, said)
+                for stored, event, said in zip(published, events, warnings, strict=True)
             ]
         )
 

@@ -5,10 +5,12 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from penstock.delivery import Courier
+from penstock.domain.event import Validation
 from penstock.domain.job_state import DEFAULT_DISPATCH_POOL
 from penstock.edge.clock import Clock
 from penstock.events.accept import EventRoutes, TopicFeeds
 from penstock.events.api.changes import CallerRoutes, ChangeRoutes, DatabaseChanges
+from penstock.events.api.event_types import EventTypeRoutes
 from penstock.events.api.feeds import FeedRoutes
 from penstock.events.api.health_watch import HealthRoutes, HealthWatch, PartReader
 from penstock.events.api.jobs import JobDecisionRoutes, JobRoutes
@@ -16,8 +18,9 @@ from penstock.events.api.pools import PoolRoutes, RouterConfigRoutes
 from penstock.events.api.subscription_state import SubscriptionStateRoutes
 from penstock.events.api.subscriptions import SigningSecretRoutes, SubscriptionRoutes
 from penstock.events.api.trial import TrialRoutes
+from penstock.events.catalogue import EventSchemas
 from penstock.events.fan_out import publisher_for
-from penstock.events.process import AuthTokens, MessageTargets, Processor, ProcessRoute
+from penstock.events.process import MESSAGE_PREFIXES, AuthTokens, MessageTargets, Processor, ProcessRoute
 from penstock.events.store import JobRepository
 from penstock.http.api import (
     AnyRoute,
@@ -58,6 +61,7 @@ class JobsParts:
     default_pool: str = DEFAULT_DISPATCH_POOL
     queue_per_pool: bool = True
     fan_out: FanOutBy = FanOutBy.INLINE
+    unknown_event_types: Validation = Validation.OFF
     feeds: TopicFeeds | None = None
     messages: MessageTargets = MessageTargets()  # noqa: RUF009  # it knows no server
 
@@ -111,17 +115,24 @@ def _ignore_change() -> None:
 def route_table(parts: JobsParts, pools_changed: Callable[[], None] = _ignore_change) -> RouteTable:
     """Return all routes."""
     repository, new_id, clock = parts.repository, parts.new_id, parts.clock
+    publisher = publisher_for(parts.fan_out, repository, clock)
+    schemas = EventSchemas(repository, clock, parts.unknown_event_types)
+
+    async def refusal(target: str) -> str | None:
+        if target.startswith(MESSAGE_PREFIXES):
+            return parts.messages.refusal(target)
+        return await parts.courier.refusal(target)
+
     return RouteTable(
         *routes_of(
-            EventRoutes(repository, publisher_for(parts.fan_out, repository, clock), new_id, clock, parts.spans),
+            EventRoutes(repository, publisher, schemas, new_id, clock, parts.spans),
             JobRoutes(repository, new_id, clock),
             JobDecisionRoutes(repository, clock),
-            SubscriptionRoutes(
-                repository, parts.courier.secret_box, new_id, clock, pools_changed, parts.courier.refusal
-            ),
+            SubscriptionRoutes(repository, parts.courier.secret_box, new_id, clock, pools_changed, refusal),
             SigningSecretRoutes(repository, parts.courier.secret_box),
             SubscriptionStateRoutes(repository, parts.health),
             TrialRoutes(repository, parts.courier, parts.messages, new_id, clock),
+            EventTypeRoutes(repository, schemas),
             FeedRoutes(repository, parts.feeds),
             PoolRoutes(repository, pools_changed),
             RouterConfigRoutes(repository, parts.queue_uri, parts.default_pool, queue_per_pool=parts.queue_per_pool),

@@ -34,6 +34,8 @@ IN_WORDS: Mapping[str, str] = {
     f"DELETE {_V1}/pools/{{code}}": "deleted pool {code}",
     f"PUT {_V1}/feeds/{{topic}}": "let topic {topic} feed events",
     f"DELETE {_V1}/feeds/{{topic}}": "stopped topic {topic} from feeding events",
+    f"PUT {_V1}/event-types/{{type}}": "set event type {type}",
+    f"DELETE {_V1}/event-types/{{type}}": "deleted event type {type}",
     f"POST {_V1}/replays": "replayed {count} jobs",
     f"POST {_V1}/breakers/reset": "closed a breaker",
     f"POST {_V1}/breakers/reset-all": "closed all breakers",

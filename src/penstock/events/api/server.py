@@ -7,6 +7,7 @@ from pathlib import Path
 
 from penstock.cluster import running
 from penstock.delivery import Breakers
+from penstock.domain.event import Validation
 from penstock.domain.ids import TsidFactory
 from penstock.domain.job_state import DEFAULT_DISPATCH_POOL
 from penstock.edge.clock import Clock
@@ -36,6 +37,7 @@ class ApiSettings(ProcessSettings, frozen=True, kw_only=True):
     default_pool: str = DEFAULT_DISPATCH_POOL
     queue_per_pool: bool = True
     fan_out: FanOutBy = FanOutBy.INLINE
+    unknown_event_types: Validation = Validation.OFF
     data_dir: Path | None = None
     """The directory whose disk is watched."""
     alerts: AlertRules = AlertRules()
@@ -96,6 +98,7 @@ async def api_server(
                 default_pool=settings.default_pool,
                 queue_per_pool=settings.queue_per_pool,
                 fan_out=settings.fan_out,
+                unknown_event_types=settings.unknown_event_types,
                 feeds=feeds,
                 messages=process.messages,
             )

@@ -26,7 +26,7 @@ from penstock.spark.workers import freeze_long_lived_objects
 
 Result = TypeVar("Result")
 # Large enough to share the cost of a commit, small enough to release lanes soon.
-_MOST_JOBS = 4_000
+_MOST_JOBS = 20_000
 
 
 class KeptCounts(NamedTuple):

@@ -31,6 +31,10 @@ class MessageTargets:
         self.topics = TopicTargets(topics)
         self.queues = QueueTargets(queues_url)
 
+    def refusal(self, target: str) -> str | None:
+        """Return why nothing is delivered to a target with one of the prefixes; None if it is."""
+        return (self.queues if target.startswith(QUEUE) else self.topics).refusal()
+
     async def deliver(self, job: DispatchJob, event: StoredEvent | None) -> WebhookDelivery:
         """Deliver a job whose target has one of the prefixes."""
         return await (self.queues if job.target.startswith(QUEUE) else self.topics).deliver(job, event)

@@ -17,6 +17,7 @@ PREFIX = "sqs:"
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,80}|[A-Za-z0-9_-]{1,75}\.fifo")
 _OF_DISPATCH = re.compile(r"dispatch(-.*)?\.fifo")
 _NO_ACCOUNT = "000000000000"
+_NO_SERVER = "this process knows no SQS server: start it with --queues URL or set api.queues"
 
 
 def check_queue_target(target: str) -> None:
@@ -37,6 +38,10 @@ class QueueTargets:
     def __init__(self, server_url: str = "") -> None:
         self._server_url = server_url.rstrip("/")
         self._publishers: dict[str, Publisher] = {}
+
+    def refusal(self) -> str | None:
+        """Return why nothing is delivered; None with a server."""
+        return None if self._server_url else _NO_SERVER
 
     async def deliver(self, job: DispatchJob, event: StoredEvent | None) -> WebhookDelivery:
         """Send a job's event, or its payload; in a FIFO queue the group is the key, and an attempt again is no copy."""
@@ -66,7 +71,7 @@ class QueueTargets:
 
     def _publisher(self, name: str) -> Publisher:
         if not self._server_url:
-            raise Unavailable("this process knows no SQS server: start it with --queues URL or set api.queues")
+            raise Unavailable(_NO_SERVER)
         publisher = self._publishers.get(name)
         if publisher is None:
             account = "" if urlsplit(self._server_url).path else f"/{_NO_ACCOUNT}"

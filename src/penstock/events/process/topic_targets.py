@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from penstock.events.topics import TopicClient
 
 PREFIX = "topic:"
+_NO_SERVER = "this process knows no Pub/Sub server: start it with --topics HOST:PORT or set jobs.topics"
 _NAME = re.compile(r"(?:projects/[^/\s]+/topics/)?[A-Za-z][\w.~+%-]{2,254}", re.ASCII)
 
 
@@ -36,13 +37,17 @@ class TopicTargets:
     def __init__(self, topics: "TopicClient | None" = None) -> None:
         self._topics = topics
 
+    def refusal(self) -> str | None:
+        """Return why nothing is delivered; None with a server."""
+        return _NO_SERVER if self._topics is None else None
+
     async def deliver(self, job: DispatchJob, event: StoredEvent | None) -> WebhookDelivery:
         """Publish a job's event, or its payload, in order per key; the topic is created if it does not exist."""
         topic = full_topic_name(job.target.removeprefix(PREFIX))
         if event is not None and event.source.endswith(f"/{topic}"):
             return undeliverable(f"the event came from the topic {topic} and would feed itself")
         if self._topics is None:
-            return failed("this process knows no Pub/Sub server: start it with --topics HOST:PORT or set jobs.topics")
+            return failed(_NO_SERVER)
         data = (job.payload or b"") if event is None else event.data
         key = job.group if event is None else event.group
         started_s = stopwatch()

@@ -14,6 +14,7 @@ from penstock.events.store.repository.deliveries import (
     Verdict,
 )
 from penstock.events.store.repository.erasure import Subject, SubjectCounts
+from penstock.events.store.repository.event_types import ChangedEventTypes
 from penstock.events.store.repository.feeds import TopicFeed
 from penstock.events.store.repository.inspection import (
     COUNTED_JOBS,
@@ -42,6 +43,7 @@ __all__ = [
     "AwakeRange",
     "Begin",
     "Beginning",
+    "ChangedEventTypes",
     "DeliveryBegins",
     "DeliveryLease",
     "Dialect",

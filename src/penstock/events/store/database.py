@@ -83,6 +83,10 @@ class Transaction(Protocol):
         """Run one statement for many rows; return how many it wrote."""
         ...
 
+    def load_jobs(self, rows: Sequence[Row]) -> None:
+        """Add many jobs with the columns of `insert_jobs`, those that are there left out, at the least cost."""
+        ...
+
     def select(self, text: str, values: dict[str, object]) -> list[Row]:
         """Return the rows of a SELECT that was put together, with the macros of sql/shared.sql."""
         ...

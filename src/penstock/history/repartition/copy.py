@@ -14,6 +14,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from penstock.domain.errors import FailedPrecondition, InvalidArgument
 from penstock.events.dispatch.spark.plan import group_hash
 from penstock.history.errors import QueueInUse
 from penstock.history.repartition.messages import QueueAccess
@@ -184,7 +185,11 @@ def _send(client: BlockingSqsClient, target: QueueAccess, batch: list[Copy]) -> 
         for number, copy in enumerate(batch)
     ]
     request = SendMessageBatchRequest(target.url, entries)
-    answer = client.call("SendMessageBatch", request, SendMessageBatchResponse)
+    try:
+        answer = client.call("SendMessageBatch", request, SendMessageBatchResponse)
+    except (FailedPrecondition, InvalidArgument) as error:
+        # A FIFO queue refuses a batch as a whole.
+        raise QueueInUse(f"{target.name} refused {len(batch)} messages: {error.message}") from error
     if answer.failed:
         first = answer.failed[0]
         # The rest of the batch may be written; the next try skips it.

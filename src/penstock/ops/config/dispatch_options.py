@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from penstock.domain.event import Validation
 from penstock.ops.config import kinds
 from penstock.ops.config.router_options import HttpVersion
 from penstock.ops.config.setting import setting
@@ -139,6 +140,12 @@ class JobsOptions:
         kinds.choice(FanOutBy),
         "inline: a publisher is answered when the event and its jobs are stored. pipeline: when the event is stored; "
         "`penstock pipeline fan-out` creates the jobs.",
+    )
+    unknown_event_types: Validation = setting(
+        Validation.OFF,
+        kinds.choice(Validation),
+        "What becomes of a published event whose type is not in the catalogue (`penstock event-types`): it is accepted "
+        "(off), accepted with a warning in the receipt (warn), or refused (reject).",
     )
     connect_timeout_s: float = setting(10.0, kinds.number(0.1, 600), "Time to connect to a subscriber.")
     http_version: HttpVersion = setting(

@@ -5,7 +5,13 @@ from collections.abc import Callable, Sequence
 
 from penstock.engine import Entry
 from penstock.sqs.actions.answer import AfterCommit, Answer
-from penstock.sqs.actions.contents import check_attempt_id, check_max_messages, check_visibility, check_wait
+from penstock.sqs.actions.contents import (
+    MAX_RECEIVED,
+    check_attempt_id,
+    check_max_messages,
+    check_visibility,
+    check_wait,
+)
 from penstock.sqs.actions.message_attributes import body_md5, chosen, md5_of, shown
 from penstock.sqs.actions.send import GROUP_SEPARATOR, sequence_number
 from penstock.sqs.auth.caller import SqsCaller
@@ -98,9 +104,16 @@ class _Receive:
         return await self.after_hand_overs(deliveries)
 
     async def after_hand_overs(self, deliveries: list[SqsDelivery]) -> Shape:
-        """Return the response once the dead letters that this receive found are in their queue."""
-        if self._queue.hand_overs:
-            await asyncio.wait(self._queue.hand_overs)
+        """Return the response once the dead letters that this receive found are in their queue.
+
+        A group goes on behind its dead letter, so a receive that found nothing else looks again.
+        """
+        queue = self._queue
+        for _ in range(MAX_RECEIVED):
+            if not queue.hand_overs:
+                break
+            await asyncio.wait(queue.hand_overs)
+            deliveries = deliveries or queue.lease_now(self.max_messages, self.lease_ms)
         answer = self.fresh_response(deliveries)
         return await answer.wait() if isinstance(answer, AfterCommit) else answer
 

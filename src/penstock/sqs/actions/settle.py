@@ -4,6 +4,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
+from penstock.domain.limits import SECOND_MS
 from penstock.engine import Entry, EntryState, LeaseNotFound
 from penstock.sqs.actions.answer import AfterCommit, Answer, Commit
 from penstock.sqs.actions.contents import MAX_VISIBILITY_S, check_batch, check_changed_visibility, failed_entry
@@ -212,7 +213,9 @@ def _change_visibility(service: SqsService, queue: SqsQueue, text: str, visibili
     try:
         entry = _leased_entry(queue, partition, handle, now_ms)
         deadline_ms = now_ms + visibility_s * 1000
-        if deadline_ms - entry.leased_ms > MAX_VISIBILITY_S * 1000 and entry.state is EntryState.LEASED:
+        # In whole seconds, so that a message received just now can be hidden for the longest time there is.
+        total_s = visibility_s + (now_ms - entry.leased_ms) // SECOND_MS
+        if total_s > MAX_VISIBILITY_S and entry.state is EntryState.LEASED:
             raise invalid_parameter(
                 f"Value {visibility_s} for parameter VisibilityTimeout is invalid. Reason: Total "
                 f"VisibilityTimeout for the message is beyond the limit [{MAX_VISIBILITY_S} seconds]."

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from penstock.domain.errors import FailedPrecondition, PenstockError
 from penstock.domain.limits import MINUTE_MS
 from penstock.domain.message import partition_of
 from penstock.engine import Counters, DeadLetterAt, Grouping, QueuePolicy, Waiters, held_bytes
@@ -33,8 +34,28 @@ class SqsRecord(msgspec.Struct, frozen=True, kw_only=True):
     state: QueueState = QueueState.LIVE
 
 
+class _Named(msgspec.Struct):
+    name: str
+
+
 encode_record = msgspec.json.Encoder().encode
-decode_record = msgspec.json.Decoder(SqsRecord).decode
+_decode_record = msgspec.json.Decoder(SqsRecord).decode
+_decode_name = msgspec.json.Decoder(_Named).decode
+
+
+def decode_record(config: bytes) -> SqsRecord:
+    """Return a stored queue; FailedPrecondition if it cannot be read, so that no queue is served without its limits."""
+    try:
+        return _decode_record(config)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise FailedPrecondition(f"the settings of the queue {_name_in(config)} cannot be read: {error}") from None
+
+
+def _name_in(config: bytes) -> str:
+    try:
+        return _decode_name(config).name
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return "without a name"
 
 
 def partition_name(queue_name: str, index: int) -> str:
@@ -140,7 +161,7 @@ class SqsQueue:
         return any(partition.queue.wants_page() for partition in self.partitions)
 
     def lease_now(self, max_messages: int, lease_ms: int) -> list[SqsDelivery]:
-        """Lease messages that are in memory."""
+        """Lease messages that are in memory; a partition that fails keeps back none of what the others gave."""
         count = len(self.partitions)
         start = self._next_partition
         self._next_partition = (start + 1) % count
@@ -149,17 +170,22 @@ class SqsQueue:
         if room <= 0:
             return deliveries
         size_bytes = 0
+        failure: PenstockError | None = None
         for offset in range(count):
             partition = self.partitions[(start + offset) % count]
             if not partition.queue.engine.has_ready() and partition.queue.engine.next_due_ms() is None:
                 continue
-            entries = partition.shell.lease_now(
-                partition.queue,
-                room,
-                max_bytes=MAX_RECEIVE_BYTES - size_bytes,
-                lease_ms=lease_ms,
-                first_always=not deliveries,
-            )
+            try:
+                entries = partition.shell.lease_now(
+                    partition.queue,
+                    room,
+                    max_bytes=MAX_RECEIVE_BYTES - size_bytes,
+                    lease_ms=lease_ms,
+                    first_always=not deliveries,
+                )
+            except PenstockError as error:
+                failure = error
+                continue
             if not entries:
                 continue
             deliveries.append(SqsDelivery(partition, entries))
@@ -170,6 +196,8 @@ class SqsQueue:
             size_bytes += held_bytes(entries)
             if size_bytes >= MAX_RECEIVE_BYTES:
                 break
+        if failure is not None and not deliveries:
+            raise failure
         return deliveries
 
     def _free_leases(self, wanted: int) -> int:

@@ -147,10 +147,11 @@ def _receive_count(value: object, text: str) -> int:
     elif isinstance(value, int) and not isinstance(value, bool):
         count = value
     if not 1 <= count <= MAX_RECEIVE_COUNT:
+        shown = value if isinstance(value, str) else msgspec.json.encode(value).decode()
         raise _refused(
             "RedrivePolicy",
             text,
-            f"Invalid value for maxReceiveCount: {str(value)[:64]}, valid values are from 1 to {MAX_RECEIVE_COUNT} "
+            f"Invalid value for maxReceiveCount: {shown[:64]}, valid values are from 1 to {MAX_RECEIVE_COUNT} "
             "both inclusive.",
         )
     return count

@@ -18,16 +18,18 @@ const COUNTED = 1000;
 export function mount(main, { signal, detail: id }) {
   const problem = trouble();
   let row = null;
-  const act = (name, work) => async () => {
-    if (!row) return;
+  let deleted = false;
+  const act = (work) => async () => {
     await work(row);
     await load();
   };
-  const button = (text, work, cls = "") => h("button", { type: "button", class: cls, onclick: act(text, work) }, text);
+  // Enabled when the subscription is known, so that no press is lost.
+  const button = (text, work, cls = "") => h("button", { type: "button", class: cls, disabled: true, onclick: act(work) }, text);
   const pause = button("Pause…", actions.togglePause);
   const rotate = button("Rotate secret…", actions.rotate);
   const remove = button("Delete…", async (current) => {
-    if (await actions.remove(current)) location.hash = "#/subscriptions";
+    deleted = await actions.remove(current);
+    if (deleted) location.hash = "#/subscriptions";
   }, "danger-quiet");
   const tools = [button("Retry all…", actions.retryAll, "primary"), pause, button("Test", actions.test), button("Edit…", actions.edit), button("Replay…", actions.replay), rotate, remove];
   const tiles = {
@@ -85,7 +87,7 @@ export function mount(main, { signal, detail: id }) {
     );
   }
 
-  const load = loader(
+  const read = loader(
     problem,
     async () => {
       const one = path`/api/v1/subscriptions/${id}`;
@@ -99,6 +101,7 @@ export function mount(main, { signal, detail: id }) {
     },
     ({ found, report, held, failed }) => {
       row = found;
+      for (const tool of tools) tool.disabled = false;
       show(found, report);
       keys.update(held.groups);
       // Kept while they are the same, so that what was opened stays open.
@@ -125,6 +128,8 @@ export function mount(main, { signal, detail: id }) {
     about.replaceChildren(facts(factsOf(found)));
   }
 
+  // Not once it is deleted, until the list is shown.
+  const load = () => (deleted ? null : read());
   every(3000, load, signal);
   subscriptions().catch(() => null);
 }

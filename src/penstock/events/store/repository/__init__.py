@@ -11,6 +11,7 @@ from penstock.events.store.repository.changes import ChangeRecords
 from penstock.events.store.repository.chores import JobChores
 from penstock.events.store.repository.deliveries import JobDeliveries
 from penstock.events.store.repository.erasure import Erasure
+from penstock.events.store.repository.event_types import EventTypeRecords
 from penstock.events.store.repository.feeds import FeedRecords
 from penstock.events.store.repository.inspection import JobInspection
 from penstock.events.store.repository.jobs import EventRecords, JobRecords
@@ -34,6 +35,7 @@ class JobRepository(
     LeaderLeases,
     ChangeRecords,
     FeedRecords,
+    EventTypeRecords,
     JobArchive,
     Erasure,
 ):

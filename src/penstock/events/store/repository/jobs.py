@@ -51,7 +51,7 @@ class EventRecords(RepositoryPart):
         # First, so that of two who do the same work at the same time the second waits, and then finds it done: even if
         # jobs of the first are in the archive by now, where no index would show them.
         waiting = {event_id for (event_id,) in tx.all("fan_out_events", ids=list(event_ids))}
-        _insert_jobs(tx, [job for job in jobs if job.event_id in waiting], now_ms)
+        _insert_jobs(tx, [job for job in jobs if job.event_id in waiting], now_ms, in_bulk=True)
         return [event_id for event_id in event_ids if event_id in waiting]
 
     @reads
@@ -126,16 +126,29 @@ def insert_events(tx: Transaction, events: Sequence[StoredEvent], *, fanned_out:
     return [kept[event.tenant, event.source, event.cloud_id] for event in events]
 
 
-def _insert_jobs(tx: Transaction, jobs: Sequence[NewJob], now_ms: int) -> None:
+def _insert_jobs(tx: Transaction, jobs: Sequence[NewJob], now_ms: int, *, in_bulk: bool = False) -> None:
     lanes: dict[LaneKey, LaneOrigin] = {}
+    planned = False
     for job in jobs:
         if job.due_at_ms <= now_ms:
+            lane = lane_of(job.group_key, job.mode)
             # Of several jobs of a lane the pool of the first counts.
-            lanes.setdefault(lane_of(job.group_key, job.mode), LaneOrigin(job.subscription_id, job.pool))
-    call_lanes(tx, lanes)
+            if lane not in lanes:
+                lanes[lane] = LaneOrigin(job.subscription_id, job.pool)
+        else:
+            planned = True
+    # Keys are locked before lanes, here as everywhere, so that no two transactions wait for each other.
     numbers = key_numbers(tx, jobs, now_ms)
-    tx.bulk("insert_jobs", [_job_row(job, now_ms, number) for job, number in zip(jobs, numbers, strict=True)])
-    if any(job.due_at_ms > now_ms for job in jobs):
+    rows = [_job_row(job, now_ms, number) for job, number in zip(jobs, numbers, strict=True)]
+    if in_bulk:
+        # Before the lanes, which would be locked all the while. They are locked when the jobs become visible: whoever
+        # finds one empty and drops it has done so before, or waits and then sees the jobs.
+        tx.load_jobs(rows)
+        call_lanes(tx, lanes)
+    else:
+        call_lanes(tx, lanes)
+        tx.bulk("insert_jobs", rows)
+    if planned:
         tx.announce()
 
 
@@ -168,7 +181,8 @@ def _ids_of_known(tx: Transaction, events: Iterable[StoredEvent]) -> dict[tuple[
 
 
 def _job_row(job: NewJob, now_ms: int, key_sequence: int | None) -> Row:
-    state = StoredState.READY if job.due_at_ms <= now_ms else StoredState.WAITING
+    due_at_ms = job.due_at_ms
+    state = StoredState.READY if due_at_ms <= now_ms else StoredState.WAITING
     return (
         job.id,
         job.tenant,
@@ -184,10 +198,10 @@ def _job_row(job: NewJob, now_ms: int, key_sequence: int | None) -> Row:
         job.pool,
         job.payload,
         job.content_type,
-        _encode(dict(job.headers)).decode(),
+        _encode(dict(job.headers)).decode() if job.headers else "{}",
         job.idempotency_key,
         job.scheduled_for_ms,
-        job.due_at_ms,
+        due_at_ms,
         job.expires_at_ms,
         job.created_at_ms,
         now_ms,

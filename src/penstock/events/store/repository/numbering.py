@@ -13,7 +13,7 @@ from penstock.events.store.database import Transaction
 
 
 def key_numbers(tx: Transaction, jobs: Sequence[NewJob], now_ms: int) -> list[int | None]:
-    """Return the number of each job, taken for those that need one. Call it after the lanes are locked.
+    """Return the number of each job, taken for those that need one. Call it before lanes are locked.
 
     An event without a key that is kept in order has the empty key.
     """

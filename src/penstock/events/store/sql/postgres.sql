@@ -23,6 +23,13 @@ ON CONFLICT (subscription_id, group_name) DO UPDATE
 SET last = key_sequences.last + excluded.last, used_day = excluded.used_day
 RETURNING subscription_id, group_name, last
 
+-- load_jobs --
+COPY jobs (
+    id, tenant, type, event_id, subscription_id, group_name, group_key, sequence, mode, state, target, pool, payload,
+    content_type, headers, idempotency_key, scheduled_for_ms, due_at_ms, expires_at_ms, created_at_ms, updated_at_ms,
+    key_sequence, attempt_count, delivery_count, publish_round
+) FROM STDIN (FORMAT binary)
+
 -- insert_events --
 INSERT INTO events (
     id, tenant, source, external_id, type, subject, time_ms, data, content_type, group_name, attributes, received_ms,

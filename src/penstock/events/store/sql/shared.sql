@@ -574,3 +574,27 @@ SELECT definition FROM topic_feeds ORDER BY topic
 
 -- delete_feed --
 DELETE FROM topic_feeds WHERE topic = :topic RETURNING topic
+
+-- Event types
+
+-- put_event_type --
+INSERT INTO event_types (type, definition) VALUES (:type, :definition)
+ON CONFLICT (type) DO UPDATE SET definition = excluded.definition RETURNING type
+
+-- count_event_types --
+SELECT count(*) FROM event_types
+
+-- event_type --
+SELECT definition FROM event_types WHERE type = :type
+
+-- event_types --
+SELECT definition FROM event_types ORDER BY type
+
+-- delete_event_type --
+DELETE FROM event_types WHERE type = :type RETURNING definition
+
+-- count_event_type_change --
+UPDATE event_type_changes SET count = count + 1 RETURNING count
+
+-- event_type_changes --
+SELECT count FROM event_type_changes

@@ -50,6 +50,10 @@ class SqliteTransaction:
             connection.executemany(text, values)
         return connection.total_changes - before
 
+    def load_jobs(self, rows: Sequence[Row]) -> None:
+        """Add many jobs, row by row: before a statement of many rows SQLite copies each page that it will write."""
+        self._connection.executemany(_QUERIES["insert_jobs"], rows)
+
     def select(self, text: str, values: dict[str, object]) -> list[Row]:
         """Return the rows of a SELECT that was put together."""
         return self._rows(translated(text, Dialect.SQLITE), values)
