@@ -1,33 +1,25 @@
-"""Receive webhooks with Flask: check the signature, work once per id, answer 200.
+"""Receive webhooks with Flask: check the signature, work once per id, notice what is missing, answer 204.
 
 WEBHOOK_SECRET is the secret that `penstock subscriptions create` showed; PORT is 9000 unless set.
 """
 
 import os
 
-from flask import Flask, Response, request
+from flask import Flask
 
-from penstock.client import BadSignature, verify_webhook
+from penstock.client.receiver import ReceivedDelivery, WebhookReceiver, flask_view
+
+
+def handle(delivery: ReceivedDelivery) -> None:
+    event = delivery.event
+    missing = f" missing {list(delivery.missing)}" if delivery.missing else ""
+    print(f"{event.type} {event.key} {event.data}{missing}\n", end="", flush=True)  # in one piece, among other threads
+
 
 app = Flask(__name__)
-secret = os.environ["WEBHOOK_SECRET"]
-# In a real service this is a table with the ids of the last days, written in the transaction that does the work.
-done: set[str] = set()
-
-
-@app.post("/webhooks")
-def receive() -> Response:
-    try:
-        # The bytes as they came: JSON that was decoded and encoded again has another signature.
-        webhook = verify_webhook(request.headers, request.get_data(), secret)
-    except BadSignature as error:
-        return Response(error.message, status=401)
-    if webhook.id not in done:
-        event = webhook.event
-        print(f"{event.type} {event.key} {event.data}\n", end="", flush=True)  # in one piece, among other threads
-        done.add(webhook.id)
-    return Response(status=200)
-
+# It remembers in this process; give SqliteMemory("receiver.db"), or `once` on the database that your work is in.
+receiver = WebhookReceiver(handle, os.environ["WEBHOOK_SECRET"])
+app.add_url_rule("/webhooks", view_func=flask_view(receiver), methods=["POST"])
 
 if __name__ == "__main__":
     app.run(port=int(os.environ.get("PORT", "9000")))

@@ -60,6 +60,16 @@ async def test_what_is_stored_is_encrypted_and_deliveries_are_signed(database: S
         assert value not in definition
 
 
+async def test_a_private_key_is_stored_encrypted_and_shown_to_no_one(database: SparkDatabase, connect: Connect) -> None:
+    async with dispatch_rig(connect(), encryption_keys=(OLD,)) as rig:
+        subscription_id, public = await rig.subscribe(signature="ed25519", headers=HEADERS)
+        assert await is_delivered(rig, 1, public)
+        path = f"{V1}/subscriptions/{subscription_id}"
+        assert (await rig.ask("GET", f"{path}/public-keys")).body == {"keys": [public]}
+        assert "whsk_" not in stored(database)
+    assert stored(database).count(SEALED) == 2
+
+
 async def test_a_key_is_introduced_and_replaced_at_a_start(database: SparkDatabase, connect: Connect) -> None:
     async with dispatch_rig(connect()) as rig:
         subscription_id, secret = await rig.subscribe(headers=HEADERS)

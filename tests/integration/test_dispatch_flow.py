@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from penstock.client import verify_webhook
 from penstock.domain.errors import Unavailable
 from penstock.events.process import TOKEN_LIFETIME_S
 from penstock.http.server.asgi import Receive, Scope, Send, accept_lifespan, send_answer
@@ -131,6 +132,18 @@ async def test_events_of_a_key_arrive_in_order_and_only_once(rig: DispatchRig) -
 
     arrived = [msgspec.json.decode(request.body)["data"]["number"] for request in rig.receiver.requests]
     assert arrived == [0, 1, 2, 3, 4]
+
+
+async def test_a_subscription_may_want_the_data_alone_with_the_attributes_in_headers(rig: DispatchRig) -> None:
+    _, secret = await rig.subscribe(body="binary")
+    await rig.publish(7, partitionkey="order 7")
+    await rig.dispatch_all()
+    (sent,) = rig.receiver.requests
+    sent_ms = int(sent.headers["webhook-timestamp"]) * 1000
+    event = verify_webhook(sent.headers, sent.body, secret, sent_ms).event
+    assert (sent.headers["ce-partitionkey"], sent.headers["penstock-sequence"]) == ("order%207", "1")
+    assert sent.headers["content-type"] == "application/json"
+    assert (event.key, event.type, event.data) == ("order 7", "orders:created", msgspec.json.decode(sent.body))
 
 
 async def test_a_job_without_an_event_is_delivered_as_it_was_given(rig: DispatchRig) -> None:

@@ -15,6 +15,8 @@ from schemathesis.schemas import BaseSchema
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from penstock.client.types import OldestAges
+from penstock.domain.limits import MIB
+from penstock.domain.signing import Signature, verify
 from penstock.events.api.app import openapi, route_table
 from penstock.events.store.sqlite import sqlite_repository
 from penstock.http.api.probes import PATHS
@@ -297,6 +299,68 @@ def test_an_event_that_is_none_is_refused(served: str, fields: dict[str, Any], s
     assert (answer.status, answer.headers["content-type"]) == (status, "application/problem+json")
 
 
+BINARY = {
+    "ce-specversion": "1.0",
+    "ce-id": "17",
+    "ce-source": "/shop",
+    "ce-type": "orders:paid",
+    "ce-partitionkey": "%C3%84nne%201",
+    "ce-time": "2026-11-18T20:00:00Z",
+    "ce-region": "eu",
+    "ce-highpriority": "true",
+}
+
+
+@pytest.mark.parametrize(
+    ("content_type", "data", "member"),
+    [
+        ("application/json", b'{"total": 7.10}', {"data": {"total": 7.1}}),
+        ("text/plain", b"paid", {"data": "paid"}),
+        ("image/png", b"\x89PNG", {"data_base64": "iVBORw=="}),
+    ],
+)
+async def test_an_event_is_published_in_binary_mode(
+    rig: DispatchRig, content_type: str, data: bytes, member: dict[str, object]
+) -> None:
+    headers = {**BINARY, "Content-Type": content_type, "X-Penstock": ""}
+    answer = await asyncio.to_thread(request, rig.server.url, "POST", f"{V1}/events", data, headers)
+    assert answer.status == 200, answer
+    (receipt,) = answer.body["events"]
+    event = (await rig.ask("GET", f"{V1}/events/{receipt['id']}")).body["event"]
+    assert event == {
+        "specversion": "1.0",
+        "id": "17",
+        "source": "/shop",
+        "type": "orders:paid",
+        "partitionkey": "Änne 1",
+        "time": "2026-11-18T20:00:00Z",
+        "region": "eu",
+        "highpriority": "true",
+        "datacontenttype": content_type,
+        **member,
+    }
+
+
+@pytest.mark.parametrize(
+    ("changed", "content", "status", "said"),
+    [
+        ({"ce-type": ""}, b"{}", 422, "type"),
+        ({"ce-specversion": "0.3"}, b"{}", 422, "specversion"),
+        ({"ce-time": "yesterday"}, b"{}", 422, "time"),
+        ({"ce-data": "1"}, b"{}", 400, "`ce-data` is not a header"),
+        ({"ce-re-gion": "eu"}, b"{}", 400, "extension"),
+        ({}, b"{ not json", 400, "the body is not JSON"),
+        ({}, b'"' + b"x" * MIB + b'"', 400, "at most 1048576"),
+    ],
+)
+async def test_an_event_in_binary_mode_is_checked_as_any_other(
+    rig: DispatchRig, changed: dict[str, str], content: bytes, status: int, said: str
+) -> None:
+    headers = {**BINARY, **changed}
+    answer = await asyncio.to_thread(request, rig.server.url, "POST", f"{V1}/events", content, headers)
+    assert (answer.status, said in answer.body["detail"]) == (status, True), answer
+
+
 @pytest.mark.parametrize("left_out", ["specversion", "id", "source", "type"])
 def test_what_cloud_events_requires_must_be_there(served: str, left_out: str) -> None:
     event = {name: value for name, value in cloud_event().items() if name != left_out}
@@ -458,6 +522,36 @@ async def test_a_secret_can_be_brought_along_and_only_the_last_two_sign(lite: Di
     kept = (await lite.repository.get_subscription(subscription_id)).secrets
     assert kept == ("whsec_AAAAAAAAAAAAAAAAAAAAAAAA", first["secret"])
     assert (await lite.ask("POST", path, {"secret": "whsec_!"})).status == 400
+
+
+async def test_with_ed25519_receivers_get_public_keys_and_no_private_one(lite: DispatchRig) -> None:
+    subscription_id, first = await lite.subscribe(signature="ed25519")
+    path = f"{V1}/subscriptions/{subscription_id}"
+    assert first.startswith("whpk_")
+    assert (await lite.ask("GET", f"{path}/public-keys")).body == {"keys": [first]}
+    rotated = (await lite.ask("POST", f"{path}/rotate-secret", {})).body
+    assert (await lite.ask("GET", f"{path}/public-keys")).body == {"keys": [rotated["secret"], first]}
+    assert await _verified_with(lite, path) == {first, rotated["secret"]}
+    assert (await lite.ask("POST", f"{path}/finish-rotation")).body == {"secrets": 1}
+    assert await _verified_with(lite, path) == {rotated["secret"]}
+    back = (await lite.ask("POST", f"{path}/rotate-secret", {"signature": "hmac"})).body["secret"]
+    assert back.startswith("whsec_")
+    assert await _verified_with(lite, path, back) == {rotated["secret"], back}
+    shown = (await lite.ask("GET", path)).body
+    assert (shown["signature"], shown["secrets"]) == ("hmac", 2)
+    assert "whsk_" not in str(shown)
+    wrong = await lite.ask("POST", f"{path}/rotate-secret", {"signature": "ed25519", "secret": back})
+    assert (wrong.status, "the secret signs with hmac" in wrong.body["detail"]) == (400, True)
+
+
+async def _verified_with(rig: DispatchRig, path: str, *more: str) -> set[str]:
+    """What verifies a test event, of the public keys and others."""
+    assert (await rig.ask("POST", f"{path}/test")).body["delivered"]
+    sent = rig.receiver.requests[-1]
+    at_ms = int(sent.headers["webhook-timestamp"]) * 1000
+    given = Signature(*(sent.headers[name] for name in ("webhook-id", "webhook-timestamp", "webhook-signature")))
+    keys = [*(await rig.ask("GET", f"{path}/public-keys")).body["keys"], *more]
+    return {key for key in keys if verify(given, sent.body, [key], at_ms)}
 
 
 async def test_a_test_event_is_delivered_at_once_and_leaves_nothing_behind(lite: DispatchRig) -> None:

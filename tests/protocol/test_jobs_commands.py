@@ -327,6 +327,9 @@ def test_a_subscription_is_made_changed_paused_and_deleted() -> None:
     assert answer("subscriptions", "rotate-secret", name)["secrets"] == 2
     assert answer("subscriptions", "rotate-secret", name, "--finish")["secrets"] == 1
     assert answer("subscriptions", "rotate-secret", name, "--at-once")["secrets"] == 1
+    key = answer("subscriptions", "rotate-secret", name, "--signature", "ed25519")["secret"]
+    assert answer("subscriptions", "public-keys", name) == {"keys": [key]}
+    assert table("subscriptions", "public-keys", name) == [[key]]
     assert "Aborted" in run("subscriptions", "delete", name, code=1, stdin="n\n").stderr
     assert table("subscriptions", "delete", name, "--yes") == [[shown["id"], "0"]]
     assert name not in run("subscriptions", "list").stdout

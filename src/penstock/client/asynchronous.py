@@ -18,6 +18,7 @@ from penstock.delivery import (
     own_part_settings,
 )
 from penstock.domain.limits import MIB
+from penstock.domain.signing import SigningMethod
 from penstock.edge.pause import pause
 
 MAX_ANSWER_BYTES = 512 * MIB
@@ -84,10 +85,19 @@ class AsyncPenstock:
         return await self._ask(calls.unsubscribe(subscription_id))
 
     async def rotate_secret(
-        self, subscription_id: str, *, secret: str | None = None, keep_previous: bool = True
+        self,
+        subscription_id: str,
+        *,
+        secret: str | None = None,
+        keep_previous: bool = True,
+        signature: SigningMethod | None = None,
     ) -> types.Rotated:
         """Sign with a new secret, and with the previous one too until the rotation is finished."""
-        return await self._ask(calls.rotate_secret(subscription_id, types.Rotation(secret, keep_previous)))
+        return await self._ask(calls.rotate_secret(subscription_id, types.Rotation(secret, keep_previous, signature)))
+
+    async def public_keys(self, subscription_id: str) -> list[str]:
+        """Return what verifies a subscription's Ed25519 signatures, the newest first."""
+        return (await self._ask(calls.public_keys(subscription_id))).keys
 
     async def finish_rotation(self, subscription_id: str) -> types.RotationFinished:
         """Sign with only the newest secret."""

@@ -9,6 +9,7 @@ from penstock.client.blocking_http import BROKEN, BlockingHttp
 from penstock.client.calls import A, ApiCall, JobOptions, JobSearch, Page, SubscriptionChanges, SubscriptionSettings
 from penstock.client.endpoint import REPEAT_AFTER_S, Endpoint
 from penstock.client.event import Event, encode_event, in_batches
+from penstock.domain.signing import SigningMethod
 
 DEFAULT_URL = "http://127.0.0.1:8080"
 DEFAULT_TIMEOUT_S = 30.0
@@ -77,10 +78,19 @@ class Penstock:
         return self._ask(calls.unsubscribe(subscription_id))
 
     def rotate_secret(
-        self, subscription_id: str, *, secret: str | None = None, keep_previous: bool = True
+        self,
+        subscription_id: str,
+        *,
+        secret: str | None = None,
+        keep_previous: bool = True,
+        signature: SigningMethod | None = None,
     ) -> types.Rotated:
         """Sign with a new secret, and with the previous one too until the rotation is finished."""
-        return self._ask(calls.rotate_secret(subscription_id, types.Rotation(secret, keep_previous)))
+        return self._ask(calls.rotate_secret(subscription_id, types.Rotation(secret, keep_previous, signature)))
+
+    def public_keys(self, subscription_id: str) -> list[str]:
+        """Return what verifies a subscription's Ed25519 signatures, the newest first."""
+        return (self._ask(calls.public_keys(subscription_id))).keys
 
     def finish_rotation(self, subscription_id: str) -> types.RotationFinished:
         """Sign with only the newest secret."""

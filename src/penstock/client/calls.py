@@ -15,6 +15,7 @@ from penstock.domain.errors import AlreadyExists, FailedPrecondition, PenstockEr
 from penstock.domain.job_state import JobStatus
 from penstock.domain.matching import Condition
 from penstock.domain.pointer import DispatchMode
+from penstock.domain.signing import SigningMethod
 from penstock.domain.subscription import BodyFormat, UnkeyedOrder
 
 A = TypeVar("A")
@@ -62,6 +63,7 @@ class SubscriptionSettings(TypedDict, total=False):
     headers: Mapping[str, str]
     dead_letter_topic: str
     body: BodyFormat
+    signature: SigningMethod
     tenant: str
 
 
@@ -169,6 +171,11 @@ def unsubscribe(subscription_id: str) -> ApiCall[types.SubscriptionRemoved]:
 def rotate_secret(subscription_id: str, rotation: types.Rotation) -> ApiCall[types.Rotated]:
     """Sign with a new secret."""
     return ApiCall("POST", f"{_one_subscription(subscription_id)}/rotate-secret", types.Rotated, _encode(rotation))
+
+
+def public_keys(subscription_id: str) -> ApiCall[types.PublicKeys]:
+    """Return the keys that verify Ed25519 signatures."""
+    return _get(f"{_one_subscription(subscription_id)}/public-keys", types.PublicKeys)
 
 
 def finish_rotation(subscription_id: str) -> ApiCall[types.RotationFinished]:

@@ -5,6 +5,7 @@ InvalidArgument
 FailedPrecondition
 └── TokenRefused           the API requires a token, or another one
 Unavailable
+├── DeliverLater           a receiver cannot process a delivery now
 ├── NoAnswer               the connection failed, broke, or took too long
 └── StrangeAnswer          the answer is not from a Penstock API
 """
@@ -18,6 +19,14 @@ class BadSignature(InvalidArgument):
 
 class TokenRefused(FailedPrecondition):
     """The API requires a token, or another one."""
+
+
+class DeliverLater(Unavailable):
+    """Raised by a handler that cannot process a delivery now: it comes again, without spending an attempt."""
+
+    def __init__(self, delay_s: int = 30) -> None:
+        super().__init__(f"deliver again in {delay_s} s")
+        self.delay_s = delay_s
 
 
 class NoAnswer(Unavailable):

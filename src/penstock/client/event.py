@@ -2,6 +2,7 @@
 
 from base64 import b64decode
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from datetime import datetime
 
 import msgspec
@@ -9,7 +10,7 @@ from msgspec import UNSET, Raw, UnsetType
 
 from penstock.client.types import MOST_AT_ONCE, CloudEvent
 from penstock.domain.errors import InvalidArgument
-from penstock.domain.event import PRIORITY_EXTENSION
+from penstock.domain.event import PRIORITY_EXTENSION, is_json
 from penstock.domain.limits import MIB
 from penstock.edge.randomness import random_bytes
 
@@ -112,6 +113,25 @@ def decode_event(content: bytes) -> Event:
         attributes={name: str(value) for name, value in members.items() if name not in _NOT_ATTRIBUTES},
         high_priority=members.get(PRIORITY_EXTENSION) == "true",
     )
+
+
+def decode_binary(attributes: Mapping[str, str], content_type: str, content: bytes) -> Event:
+    """Return the event of a webhook in binary mode; InvalidArgument if it is not one."""
+    named = {name: value for name, value in attributes.items() if name not in {"data", "data_base64"}}
+    kind = {"datacontenttype": content_type or _DEFAULT_CONTENT_TYPE}
+    return decode_event(msgspec.json.encode({**named, **kind, **_data_member(content_type, content)}))
+
+
+def _data_member(content_type: str, content: bytes) -> dict[str, object]:
+    """Return data as the JSON form of an event has it."""
+    if not content:
+        return {}
+    with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        if is_json(content_type):
+            return {"data": msgspec.json.decode(content, type=Raw)}
+        if content_type.startswith("text/"):
+            return {"data": content.decode()}
+    return {"data_base64": content}
 
 
 def in_batches(events: Iterable[Event]) -> Iterator[bytes]:

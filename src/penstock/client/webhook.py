@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 import msgspec
 
 from penstock.client.errors import BadSignature
-from penstock.client.event import Event, decode_event
+from penstock.client.event import Event, decode_binary, decode_event
+from penstock.domain.event import BINARY_HEADER, attributes_in
 from penstock.domain.limits import SECOND_MS
 from penstock.domain.signing import ID_HEADER, SIGNATURE_HEADER, TIMESTAMP_HEADER, TOLERANCE_S, Signature, verify
 from penstock.edge.clock import wall_seconds
@@ -18,11 +19,16 @@ class Webhook(msgspec.Struct, frozen=True):
     id: str
     sent_at: datetime
     body: bytes
+    content_type: str = ""
+    attributes: Mapping[str, str] = {}
+    """The event's attributes, where they are headers (a subscription with `body="binary"`); they are not signed."""
 
     @property
     def event(self) -> Event:
-        """Return the event in the body; InvalidArgument if it is the payload of a job without an event."""
-        return decode_event(self.body)
+        """Return the event; InvalidArgument if this is the payload of a job without one."""
+        return (
+            decode_binary(self.attributes, self.content_type, self.body) if self.attributes else decode_event(self.body)
+        )
 
 
 def verify_webhook(
@@ -43,7 +49,9 @@ def verify_webhook(
             f"the webhook {signature.message_id[:100]!r} has no signature by one of the {_count(secrets)}, or its time "
             f"is more than {TOLERANCE_S} s off: check the secret and the clock, and that the body is unchanged"
         )
-    return Webhook(signature.message_id, datetime.fromtimestamp(int(signature.timestamp), UTC), body)
+    sent_at = datetime.fromtimestamp(int(signature.timestamp), UTC)
+    attributes = attributes_in(given) if BINARY_HEADER in given else {}
+    return Webhook(signature.message_id, sent_at, body, given.get("content-type", ""), attributes)
 
 
 def _count(secrets: str | Sequence[str]) -> str:

@@ -12,6 +12,7 @@ from penstock.domain.matching import EventFilter, EventPattern
 from penstock.domain.message import NO_ATTRIBUTES
 from penstock.domain.pointer import DispatchMode
 from penstock.domain.retry import DEFAULT_RETRY_SCHEDULE, RetrySchedule
+from penstock.domain.signing import SigningMethod
 
 MOST_CODE_CHARS = 256
 _DIGEST_CHARS = 16
@@ -29,6 +30,8 @@ class BodyFormat(StrEnum):
 
     CLOUDEVENT = "cloudevent"
     """The event as a JSON document."""
+    BINARY = "binary"
+    """The event's data alone; its attributes are headers, which no signature covers."""
     SLACK = "slack"
     """A message of Slack's incoming webhooks, which Mattermost and others take too: `{"text": "…"}`."""
 
@@ -55,6 +58,8 @@ class Subscription(msgspec.Struct, frozen=True, kw_only=True):
     paused: bool = False
     dead_letter_topic: str | None = None
     body: BodyFormat = BodyFormat.CLOUDEVENT
+    signature: SigningMethod = SigningMethod.HMAC
+    """How the newest secret signs."""
     tenant: str = ""
 
     def __post_init__(self) -> None:

@@ -1,26 +1,20 @@
-"""A receiver for trying things out: it prints deliveries, verifies their signatures and checks their order."""
+"""A receiver for trying things out: it prints deliveries, verifies their signatures, and checks order and numbers."""
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
-from typing import Generic, TypeVar
 
 import msgspec
 
 from penstock.client import BadSignature, Event, verify_webhook
 from penstock.client.event import decode_event
+from penstock.client.receiver import InMemory, KeyArrival, Remembered, read_headers
 from penstock.domain.errors import InvalidArgument
 from penstock.domain.signing import ID_HEADER, SIGNATURE_HEADER
 from penstock.edge.clock import wall_seconds
 from penstock.http.server import HttpServer, Receive, Scope, Send, accept_lifespan, read_body, send_answer, stop_signal
 
-MOST_REMEMBERED = 100_000
-"""Keys and ids that are remembered; order and repetition are not checked beyond that."""
-
 _BAD_SIGNATURE = 401
-
-V = TypeVar("V")
 
 
 class Signed(StrEnum):
@@ -53,6 +47,10 @@ class HeardDelivery(msgspec.Struct, frozen=True, rename="camel"):
     signature: Signed
     order: Place
     answer: int
+    sequence: int | None = None
+    missing: Sequence[int] = ()
+    """Numbers of its key that should have come before it and have not."""
+    arrival: KeyArrival | None = None
 
 
 class HeardCounts(msgspec.Struct):
@@ -62,6 +60,8 @@ class HeardCounts(msgspec.Struct):
     repeated: int = 0
     out_of_order: int = 0
     badly_signed: int = 0
+    missing: int = 0
+    """Numbers that were left out and have not come since."""
 
     def count(self, delivery: HeardDelivery) -> None:
         """Count a delivery."""
@@ -69,6 +69,7 @@ class HeardCounts(msgspec.Struct):
         self.repeated += delivery.order is Place.REPEATED
         self.out_of_order += delivery.order is Place.OUT_OF_ORDER
         self.badly_signed += delivery.signature is Signed.INVALID
+        self.missing += len(delivery.missing) - (delivery.arrival is KeyArrival.LATE)
 
     @property
     def ok(self) -> bool:
@@ -80,8 +81,8 @@ class OrderCheck:
     """Checks the order of deliveries: within a key and a priority the ids of a subscription ascend (EVENT-FANOUT-3)."""
 
     def __init__(self) -> None:
-        self._newest: _Remembered[str] = _Remembered()
-        self._seen: _Remembered[None] = _Remembered()
+        self._newest: Remembered[str] = Remembered()
+        self._seen: Remembered[None] = Remembered()
 
     def place_of(self, webhook_id: str, subscription: str, event: Event | None) -> Place:
         """Return where an accepted delivery stands."""
@@ -98,25 +99,6 @@ class OrderCheck:
         return Place.IN_ORDER
 
 
-class _Remembered(Generic[V]):
-    """A mapping that forgets what was put longest ago."""
-
-    def __init__(self) -> None:
-        self._kept: OrderedDict[str, V] = OrderedDict()
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._kept
-
-    def get(self, name: str) -> V | None:
-        return self._kept.get(name)
-
-    def put(self, name: str, value: V) -> None:
-        self._kept[name] = value
-        self._kept.move_to_end(name)
-        if len(self._kept) > MOST_REMEMBERED:
-            self._kept.popitem(last=False)
-
-
 class Listener:
     """The app that receives: it answers `status`, or 401 to a delivery that none of the secrets signed."""
 
@@ -128,6 +110,7 @@ class Listener:
         self._report = report
         self._most = most
         self._order = OrderCheck()
+        self._numbers = InMemory()
         self.tally = HeardCounts()
         self.enough = asyncio.Event()
 
@@ -151,18 +134,24 @@ class Listener:
         webhook_id = headers.get(ID_HEADER, "")
         # A delivery that is not accepted comes again, and does not advance its key.
         accepted = answer // 100 == 2
-        subscription = headers.get("penstock-subscription", "")
-        attempt = headers.get("penstock-attempt", "")
+        said = read_headers(headers)
+        subscription = said.subscription or ""
+        step = None
+        if accepted and said.sequence is not None and said.replay is None:
+            step = self._numbers.step(subscription, said.key or "", said.sequence)
         return HeardDelivery(
             received_s=wall_seconds(),
             id=webhook_id,
             type=None if event is None else event.type,
             key=None if event is None else event.key,
             data=body.decode(errors="replace") if event is None else event.data,
-            attempt=int(attempt) if attempt.isdecimal() else 1,
+            attempt=said.attempt,
             signature=signature,
             order=self._order.place_of(webhook_id, subscription, event) if accepted else Place.NO_ORDER,
             answer=answer,
+            sequence=said.sequence,
+            missing=[] if step is None else list(step.missing),
+            arrival=None if step is None else step.arrival,
         )
 
     def _signature(self, headers: Mapping[str, str], body: bytes) -> Signed:

@@ -5,20 +5,21 @@ from urllib.parse import unquote
 import msgspec
 import pytest
 
+from penstock.client import verify_webhook
+from penstock.client.event import decode_event
 from penstock.delivery.errors import Undeliverable
 from penstock.delivery.webhook.request import (
     DeliveryRequest,
     checked_headers,
     cloud_event,
     delivery_request,
-    percent_encoded,
 )
 from penstock.domain.errors import InvalidArgument
-from penstock.domain.event import StoredEvent
+from penstock.domain.event import StoredEvent, percent_encoded
 from penstock.domain.job import DispatchJob
 from penstock.domain.replay import REPLAY_HEADER, as_copy
 from penstock.domain.signing import verify
-from penstock.domain.subscription import Subscription
+from penstock.domain.subscription import BodyFormat, Subscription
 from tests.rigs.made_jobs import JOB_ID, NOW_MS, dispatch_job
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -43,6 +44,40 @@ def test_an_event_is_sent_whole_and_signed_whole() -> None:
     assert request.signature.message_id == JOB_ID
     assert verify(request.signature, request.body, [SECRET], NOW_MS)
     assert msgspec.json.decode(request.body)["type"] == "orders:created"
+
+
+@pytest.mark.parametrize(
+    ("content_type", "data", "read"),
+    [
+        ("application/json", b'{"total": 7}', {"total": 7}),
+        ("text/plain", "grüße".encode(), "grüße"),
+        ("image/png", b"\x89PNG", b"\x89PNG"),
+        ("application/json", b"{ not json", b"{ not json"),
+        ("application/json", b"", None),
+    ],
+)
+def test_in_binary_mode_the_body_is_the_data_and_a_receiver_reads_the_same_event(
+    content_type: str, data: bytes, read: object
+) -> None:
+    event = msgspec.structs.replace(
+        EVENT, data=data, content_type=content_type, group="Änne 1", time_ms=NOW_MS, attributes={"region": "eu %"}
+    )
+    job = dispatch_job(event_id=event.id, subscription_id="s", group=event.group)
+    binary = msgspec.structs.replace(SUBSCRIPTION, body=BodyFormat.BINARY)
+    request = delivery_request(job, event, binary, NOW_MS)
+    headers = headers_of(request)
+    assert (request.body, headers["content-type"], headers["ce-specversion"]) == (data, content_type, "1.0")
+    assert (headers["ce-partitionkey"], headers["ce-time"]) == ("%C3%84nne%201", "2023-11-14T22:13:20Z")
+    assert request.signature is not None
+    signed = {
+        "webhook-id": request.signature.message_id,
+        "webhook-timestamp": request.signature.timestamp,
+        "webhook-signature": request.signature.signatures,
+    }
+    received = verify_webhook({**headers, **signed}, request.body, SECRET, NOW_MS).event
+    structured = delivery_request(job, event, SUBSCRIPTION, NOW_MS)
+    assert received == decode_event(structured.body)
+    assert (received.data, received.key, received.attributes) == (read, "Änne 1", {"region": "eu %"})
 
 
 def test_without_a_secret_there_is_an_id_and_a_time_but_no_signature() -> None:

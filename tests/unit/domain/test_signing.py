@@ -1,11 +1,13 @@
 """Signatures after the Standard Webhooks specification."""
 
+from base64 import b64decode, b64encode
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.domain.errors import InvalidArgument
-from penstock.domain.signing import Signature, key_of, sign, verify
+from penstock.domain.signing import Signature, check_verifier, key_of, method_of, sign, verifier_of, verify
 
 # The specification's published example.
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -85,3 +87,49 @@ def test_what_is_signed_verifies_and_any_changed_byte_does_not(body: bytes, mess
     if body:
         at = change % len(body)
         assert not verify(signature, body[:at] + bytes([body[at] ^ 1]) + body[at + 1 :], [SECRET], NOW_MS)
+
+
+# RFC 8032, test 2: the private key, its public key.
+PRIVATE = (
+    "whsk_" + b64encode(bytes.fromhex("4ccd089b28ff96da9db6c346ec114e0f5b8a319f35aba624da8cf6ed4fb8a6fb")).decode()
+)
+PUBLIC = "whpk_" + b64encode(bytes.fromhex("3d4017c3e843895a92b70aa74d1b7ebc9c982ccf2ec4968cc0cd55f12af4660c")).decode()
+
+
+class TestEd25519:
+    def test_the_public_key_of_a_published_private_one_verifies(self) -> None:
+        signature = sign([PRIVATE], MESSAGE_ID, TIMESTAMP_S, BODY)
+        assert signature.signatures.startswith("v1a,")
+        assert verifier_of(PRIVATE) == PUBLIC
+        assert verify(signature, BODY, [PUBLIC], NOW_MS)
+        assert not verify(signature, BODY + b" ", [PUBLIC], NOW_MS)
+        assert not verify(signature, BODY, [SECRET], NOW_MS)
+
+    def test_a_private_key_may_have_its_public_one_behind_it(self) -> None:
+        whole = b64decode(PRIVATE.removeprefix("whsk_")) + b64decode(PUBLIC.removeprefix("whpk_"))
+        assert verifier_of("whsk_" + b64encode(whole).decode()) == PUBLIC
+
+    def test_both_methods_sign_while_one_replaces_the_other(self) -> None:
+        signature = sign([PRIVATE, SECRET], MESSAGE_ID, TIMESTAMP_S, BODY)
+        assert [each.partition(",")[0] for each in signature.signatures.split(" ")] == ["v1a", "v1"]
+        assert verify(signature, BODY, [PUBLIC], NOW_MS)
+        assert verify(signature, BODY, [SECRET], NOW_MS)
+
+    @pytest.mark.parametrize("signatures", ["v1a,", "v1a,!", "v1a," + "A" * 86 + "==", EXPECTED, "v1a,\udcffé"])
+    def test_another_signature_is_not_accepted(self, signatures: str) -> None:
+        assert not verify(Signature(MESSAGE_ID, str(TIMESTAMP_S), signatures), BODY, [PUBLIC], NOW_MS)
+
+    @pytest.mark.parametrize("text", ["whsk_", "whsk_AAAA", "whsk_!", PUBLIC, "", "whsec_!"])
+    def test_what_cannot_sign_is_refused(self, text: str) -> None:
+        with pytest.raises(InvalidArgument, match="malformed"):
+            method_of(text)
+
+    def test_a_malformed_key_is_not_in_the_message(self) -> None:
+        with pytest.raises(InvalidArgument) as refused:
+            method_of(PRIVATE + "AAAA")
+        assert "AAAA" not in refused.value.message
+
+    @pytest.mark.parametrize("text", ["whpk_", "whpk_AAAA", PRIVATE, ""])
+    def test_what_cannot_verify_is_refused(self, text: str) -> None:
+        with pytest.raises(InvalidArgument):
+            check_verifier(text)

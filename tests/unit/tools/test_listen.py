@@ -25,12 +25,22 @@ class Sender:
         self._url = url
         self._client = client
 
-    async def send(self, webhook_id: str, key: str | None = "order-1", *, secret: str = SECRET, **event: object) -> int:
+    async def send(
+        self,
+        webhook_id: str,
+        key: str | None = "order-1",
+        *,
+        secret: str = SECRET,
+        number: int | None = None,
+        **event: object,
+    ) -> int:
         given = {"specversion": "1.0", "id": webhook_id, "source": "/", "type": "orders:paid", "partitionkey": key}
         body = msgspec.json.encode({**given, **event})
         signed = sign([secret], webhook_id, int(wall_seconds()), body)
+        numbered = {} if number is None or key is None else {"penstock-key": key, "penstock-sequence": str(number)}
         return await self.post(
-            {
+            numbered
+            | {
                 ID_HEADER: webhook_id,
                 TIMESTAMP_HEADER: signed.timestamp,
                 SIGNATURE_HEADER: signed.signatures,
@@ -94,6 +104,14 @@ async def test_deliveries_of_a_key_are_checked_for_order_and_repetition(world: W
     await reported(world, 5)
     assert world.places == [Place.IN_ORDER, Place.IN_ORDER, Place.REPEATED, Place.OUT_OF_ORDER, Place.IN_ORDER]
     assert (world.listener.tally.received, world.listener.tally.repeated, world.listener.tally.ok) == (5, 1, False)
+
+
+async def test_numbers_that_are_left_out_are_named(world: World, sender: Sender) -> None:
+    for number in (1, 4, 3):
+        await sender.send(f"{number}-a", number=number)
+    await reported(world, 3)
+    assert [list(each.missing) for each in world.heard] == [[], [2, 3], []]
+    assert world.listener.tally.missing == 1
 
 
 async def test_keys_and_priorities_have_orders_of_their_own(world: World, sender: Sender) -> None:

@@ -10,6 +10,8 @@ from penstock.cli.output import printable, time_text
 from penstock.cli.parameters import AsJson
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from penstock.tools.listen import HeardCounts, HeardDelivery
 
 EXAMPLES = examples(
@@ -28,7 +30,7 @@ def listen(
             metavar="SECRET",
             envvar="WEBHOOK_SECRET",
             show_envvar=True,
-            help="Secret of a subscription; repeatable. What none of them signed is answered 401.",
+            help="Secret of a subscription, or its public key; repeatable. What none of them signed is answered 401.",
         ),
     ] = None,
     answer: Annotated[int, typer.Option(min=200, max=599, metavar="STATUS", help="Status to answer with.")] = 200,
@@ -38,18 +40,19 @@ def listen(
     host: Annotated[str, typer.Option(metavar="ADDRESS", help="Address to listen on.")] = "127.0.0.1",
     as_json: AsJson = False,
 ) -> None:
-    """Receive webhooks: print each, verify its signature, and check the order of each key.
+    """Receive webhooks: print each, verify its signature, check the order of each key, and name what is missing.
 
-    The exit code is 1 if a delivery was out of order or had a wrong signature. With --json every delivery is one line.
+    The exit code is 1 if a delivery was out of order or had a wrong signature. A number is missing if its event was
+    cancelled, ignored or expired. With --json every delivery is one line.
     """
-    from penstock.domain.signing import key_of
+    from penstock.domain.signing import check_verifier
     from penstock.http.server import run
     from penstock.tools.listen import Listener
     from penstock.tools.listen import listen as receive
 
     secrets = secret or []
     for each in secrets:
-        key_of(each)
+        check_verifier(each)
     if not secrets:
         typer.echo("signatures are not checked: give --secret, or set WEBHOOK_SECRET", err=True)
     listener = Listener(secrets, answer, _print_json if as_json else _print, count)
@@ -63,14 +66,23 @@ def _print(delivery: "HeardDelivery") -> None:
     import msgspec
 
     data = "" if delivery.data is None else msgspec.json.encode(delivery.data).decode()
+    missing = f", {_missing(delivery.missing)} missing" if delivery.missing else ""
     parts = (
         time_text(int(delivery.received_s * 1000)),
         delivery.type or "(no event)",
         delivery.key or "–",
         data,
-        f"[attempt {delivery.attempt}, signature {delivery.signature}, {delivery.order}, answered {delivery.answer}]",
+        (
+            f"[attempt {delivery.attempt}, signature {delivery.signature}, {delivery.order}{missing}, "
+            f"answered {delivery.answer}]"
+        ),
     )
     typer.echo(printable("  ".join(parts)))
+
+
+def _missing(numbers: "Sequence[int]") -> str:
+    first, last = numbers[0], numbers[-1]
+    return str(first) if first == last else f"{first} to {last}"
 
 
 def _print_json(delivery: "HeardDelivery") -> None:
@@ -82,5 +94,5 @@ def _print_json(delivery: "HeardDelivery") -> None:
 def _summary(tally: "HeardCounts") -> str:
     return (
         f"{tally.received} deliveries: {tally.repeated} repeated, {tally.out_of_order} out of order, "
-        f"{tally.badly_signed} with a wrong signature"
+        f"{tally.missing} missing, {tally.badly_signed} with a wrong signature"
     )

@@ -38,9 +38,21 @@ Unkeyed: TypeAlias = Annotated[
     str | None,
     typer.Option("--unkeyed", metavar="none|ordered", help="Whether events without a key are delivered in order."),
 ]
+Signature: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--signature",
+        metavar="hmac|ed25519",
+        help="Sign with a secret that the receiver has too, or with a private key whose public key it verifies with.",
+    ),
+]
 Body: TypeAlias = Annotated[
     str | None,
-    typer.Option("--body", metavar="cloudevent|slack", help="What is sent: the event, or a text for a chat."),
+    typer.Option(
+        "--body",
+        metavar="cloudevent|binary|slack",
+        help="What is sent: the event as JSON; its data, with the rest in ce- headers; a text for a chat.",
+    ),
 ]
 DeadLetters: TypeAlias = Annotated[
     str | None,
@@ -81,6 +93,8 @@ def list_subscriptions(ctx: typer.Context, endpoint: ApiEndpoint = None, as_json
         "--filter region=eu,uk --mode NEXT_ON_ERROR --retry 5,60,3600",
         "penstock subscriptions create large --pattern 'orders:**' --target https://large.example "
         "--filter \"data.total >= 100 and data.currency in ('EUR', 'USD')\"",
+        "penstock subscriptions create partner --pattern 'orders:**' --target https://partner.example "
+        "--signature ed25519",
     )
 )
 def create(
@@ -104,10 +118,11 @@ def create(
         str | None,
         typer.Option(
             metavar="SECRET",
-            help="Secret to sign with, whsec_ and base64; - reads it from standard input, where no one else sees it. "
-            "Else a new one.",
+            help="Secret to sign with, whsec_ (or private key, whsk_) and base64; - reads it from standard input, "
+            "where no one else sees it. Else a new one.",
         ),
     ] = None,
+    signature: Signature = None,
     tenant: Tenant = None,
     endpoint: ApiEndpoint = None,
     as_json: AsJson = False,
@@ -116,8 +131,9 @@ def create(
     options = _options(filters, mode, pool, unkeyed, high_priority, retry, timeout_s, header, dead_letter_topic, body)
     if secret == "-":
         secret = typer.get_text_stream("stdin").readline().strip()
+    more = given(tenant=tenant, secret=secret, signature=signature)
     with connect(ctx, endpoint) as client:
-        made = client.subscribe(name, pattern, target, **options, **given(tenant=tenant, secret=secret))
+        made = client.subscribe(name, pattern, target, **options, **more)
     for warning in made.warnings:
         typer.echo(f"warning: {printable(warning)}", err=True)
     if as_json:
@@ -200,6 +216,7 @@ def delete(
         "penstock subscriptions rotate-secret billing",
         "penstock subscriptions rotate-secret billing --finish",
         "penstock subscriptions rotate-secret billing --at-once",
+        "penstock subscriptions rotate-secret billing --signature ed25519",
     ),
 )
 def rotate_secret(
@@ -211,22 +228,31 @@ def rotate_secret(
     at_once: Annotated[
         bool, typer.Option("--at-once", help="Sign with the new secret only, as when the previous one has leaked.")
     ] = False,
+    signature: Signature = None,
     endpoint: ApiEndpoint = None,
     as_json: AsJson = False,
 ) -> None:
     """Create a new secret; deliveries are signed with the previous one too, until --finish."""
-    if finish and at_once:
-        raise typer.BadParameter("give one of --finish and --at-once")
+    if finish and (at_once or signature):
+        raise typer.BadParameter("--finish goes without --at-once and --signature")
     with connect(ctx, endpoint) as client:
         if finish:
             finished = client.finish_rotation(_id(client, which))
             print_json(finished) if as_json else print_table(("signing secrets",), [(str(finished.secrets),)])
             return
-        rotated = client.rotate_secret(_id(client, which), keep_previous=not at_once)
+        rotated = client.rotate_secret(_id(client, which), keep_previous=not at_once, **given(signature=signature))
     if as_json:
         print_json(rotated)
     else:
         print_table(("signing secrets", "new secret, shown only now"), [(str(rotated.secrets), rotated.secret)])
+
+
+@app.command("public-keys", epilog=examples("penstock subscriptions public-keys billing"))
+def public_keys(ctx: typer.Context, which: Which, endpoint: ApiEndpoint = None, as_json: AsJson = False) -> None:
+    """Show the keys that receivers verify Ed25519 signatures with, the newest first."""
+    with connect(ctx, endpoint) as client:
+        keys = client.public_keys(_id(client, which))
+    print_json({"keys": keys}) if as_json else print_table(("public key",), [(each,) for each in keys])
 
 
 @app.command(

@@ -11,6 +11,7 @@ from penstock.domain.job_state import DEFAULT_CONCURRENCY, DEFAULT_TIMEOUT_S
 from penstock.domain.matching import Condition
 from penstock.domain.matching.expression import MOST_EXPRESSION_CHARS
 from penstock.domain.pointer import DispatchMode
+from penstock.domain.signing import SigningMethod
 from penstock.domain.subscription import BodyFormat, UnkeyedOrder
 
 LONGEST_TIMEOUT_S = 600
@@ -49,6 +50,7 @@ class NewSubscription(
     headers: Mapping[str, str] = msgspec.field(default_factory=dict)
     dead_letter_topic: Name | None = None
     body: BodyFormat = BodyFormat.CLOUDEVENT
+    signature: SigningMethod | None = None
     tenant: Name | None = None
 
 
@@ -93,13 +95,17 @@ class SubscriptionView(msgspec.Struct, frozen=True, rename="camel", kw_only=True
     paused: bool
     dead_letter_topic: str | None
     body: BodyFormat
+    signature: SigningMethod
     tenant: str
     secrets: int
     """The number of secrets that sign its deliveries: two during a rotation."""
 
 
 class SubscriptionMade(msgspec.Struct, frozen=True):
-    """A new subscription, the secret that signs its deliveries, which is shown only here, and what will not work."""
+    """A new subscription, what its receiver verifies with, and what will not work.
+
+    A secret is shown only here. With the signature `ed25519` it is the public key, which `public-keys` shows again.
+    """
 
     subscription: SubscriptionView
     secret: str
@@ -125,13 +131,21 @@ class Rotation(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_field
 
     secret: Text | None = None
     keep_previous: bool = True
+    signature: SigningMethod | None = None
+    """Of the new secret; else that of the previous one."""
 
 
 class Rotated(msgspec.Struct, frozen=True):
-    """The new secret, which is shown only here, and the number of secrets that sign now."""
+    """The new secret, which is shown only here, or public key, and the number of secrets that sign now."""
 
     secret: str
     secrets: int
+
+
+class PublicKeys(msgspec.Struct, frozen=True):
+    """What receivers verify a subscription's Ed25519 signatures with, the newest first; two during a rotation."""
+
+    keys: list[str]
 
 
 class RotationFinished(msgspec.Struct, frozen=True):

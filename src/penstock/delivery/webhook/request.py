@@ -1,7 +1,7 @@
 """The request that delivers a job: body, headers and signature.
 
-An event is sent as one JSON document, in CloudEvents' structured form: a signature covers the body and not the headers,
-so the event's attributes are signed too.
+An event is sent as one JSON document, in CloudEvents' structured form, unless its subscription wants the binary one: a
+signature covers the body and not the headers, so only the structured form has the event's attributes signed too.
 """
 
 import re
@@ -9,14 +9,13 @@ from base64 import b64encode
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
-from urllib.parse import quote
 
 import msgspec
 
 from penstock.delivery.http.request import Headers, RequestHead, head_with
 from penstock.delivery.webhook.trace import span_of_delivery, trace_headers, trace_of_job
 from penstock.domain.errors import InvalidArgument
-from penstock.domain.event import StoredEvent, is_json
+from penstock.domain.event import StoredEvent, attribute_headers, is_json, percent_encoded
 from penstock.domain.job import DispatchJob
 from penstock.domain.job_state import DEFAULT_TIMEOUT_S
 from penstock.domain.limits import SECOND_MS
@@ -57,8 +56,6 @@ _CONNECTION_HEADERS = frozenset(
 )
 
 
-# Visible ASCII without the quotation mark and the percent sign; `quote` never touches letters, digits and `_.-~`.
-_PLAIN = "!#$&'()*+,/:;<=>?@[\\]^`{|}"
 _NO_SPANS = NoSpans()
 _encode = msgspec.json.Encoder().encode
 _decode_raw = msgspec.json.Decoder(msgspec.Raw).decode
@@ -94,6 +91,8 @@ def delivery_request(
     changing = trace_headers(
         trace_of_job(job, event, spans), span_of_delivery(job), job.headers if event is None else event.attributes
     )
+    if envelope.attributes:
+        changing = envelope.attributes | changing
     _add_identity(changing, job)
     if signature is None:
         changing |= {ID_HEADER: webhook_id, TIMESTAMP_HEADER: str(now_s)}
@@ -125,16 +124,13 @@ def _add_identity(headers: dict[str, str], job: DispatchJob) -> None:
         headers[SEQUENCE_HEADER] = str(job.key_sequence)
 
 
-def percent_encoded(text: str) -> str:
-    """Return text as the value of a header, as CloudEvents' HTTP binding writes it."""
-    return quote(text, safe=_PLAIN, errors="replace")
-
-
 class Envelope(msgspec.Struct, frozen=True):
     """A body and its content type."""
 
     content_type: str
     body: bytes
+    attributes: dict[str, str] = {}
+    """The event's attributes as headers, if they are not in the body."""
 
 
 def envelope_of(job: DispatchJob, event: StoredEvent | None, body: BodyFormat = BodyFormat.CLOUDEVENT) -> Envelope:
@@ -143,6 +139,9 @@ def envelope_of(job: DispatchJob, event: StoredEvent | None, body: BodyFormat = 
         return Envelope(job.content_type, job.payload or b"")
     if body is BodyFormat.SLACK:
         return Envelope("application/json", _encode({"text": _chat_text(event)}))
+    if body is BodyFormat.BINARY:
+        named = {name: _header_text(value) for name, value in _attributes(event).items()}
+        return Envelope(event.content_type, event.data, attribute_headers(named))
     return Envelope(CONTENT_TYPE, cloud_event(event))
 
 
@@ -160,8 +159,17 @@ def _chat_text(event: StoredEvent) -> str:
 
 def cloud_event(event: StoredEvent) -> bytes:
     """Encode an event in CloudEvents' JSON format."""
+    document = _attributes(event)
+    if event.data:
+        document["datacontenttype"] = event.content_type
+        name, value = _data(event)
+        document[name] = value
+    return _encode(document)
+
+
+def _attributes(event: StoredEvent) -> dict[str, object]:
     # Extensions first, so that none of them can replace a standard attribute.
-    document: dict[str, object] = {
+    named: dict[str, object] = {
         **event.attributes,
         "specversion": SPEC_VERSION,
         "id": event.cloud_id,
@@ -173,13 +181,13 @@ def cloud_event(event: StoredEvent) -> bytes:
         "tenant": event.tenant or None,
     }
     for name in _OPTIONAL:
-        if document[name] is None:
-            del document[name]
-    if event.data:
-        document["datacontenttype"] = event.content_type
-        name, value = _data(event)
-        document[name] = value
-    return _encode(document)
+        if named[name] is None:
+            del named[name]
+    return named
+
+
+def _header_text(value: object) -> str:
+    return msgspec.json.decode(_encode(value), type=str) if isinstance(value, datetime) else str(value)
 
 
 def _data(event: StoredEvent) -> tuple[str, object]:

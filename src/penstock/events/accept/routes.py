@@ -7,6 +7,7 @@ from msgspec import Raw
 from penstock.client.types import CloudEvent, CloudEventOrBatch, EventReceipt, EventReceipts, EventView
 from penstock.delivery import cloud_event
 from penstock.edge.clock import Clock
+from penstock.events.accept.binary_mode import json_form
 from penstock.events.accept.cloud_event import MEDIA_TYPES, event_of, members_of
 from penstock.events.catalogue import EventSchemas
 from penstock.events.errors import EventNotFound
@@ -46,6 +47,7 @@ class EventRoutes:
         summary="Publish an event, or up to 1000. Each becomes a job for every matching subscription.",
         media_types=MEDIA_TYPES,
         max_body_bytes=MAX_BATCH_BYTES,
+        binary=json_form,
         roles=MAY_PUBLISH,
     )
     async def _publish(self, call: Call[NoQuery, CloudEventOrBatch]) -> EventReceipts:

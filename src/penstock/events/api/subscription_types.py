@@ -11,7 +11,7 @@ from penstock.domain.errors import InvalidArgument
 from penstock.domain.matching import EventFilter
 from penstock.domain.message import NO_ATTRIBUTES
 from penstock.domain.retry import DEFAULT_RETRY_SCHEDULE, RetrySchedule
-from penstock.domain.signing import key_of
+from penstock.domain.signing import method_of
 from penstock.domain.subscription import MOST_CODE_CHARS, Subscription, is_pool_code
 from penstock.events.process import MESSAGE_PREFIXES, check_message_target
 from penstock.ops.telemetry import MASK
@@ -19,7 +19,9 @@ from penstock.ops.telemetry import MASK
 
 def new_subscription(body: NewSubscription, subscription_id: str, secret: str) -> Subscription:
     """Return the requested subscription; InvalidArgument says what is wrong with it."""
-    key_of(secret)
+    method = method_of(secret)
+    if body.signature not in {None, method}:
+        raise InvalidArgument(f"the secret signs with {method}, and the signature is to be {body.signature}")
     return Subscription(
         id=subscription_id,
         name=body.name,
@@ -36,6 +38,7 @@ def new_subscription(body: NewSubscription, subscription_id: str, secret: str) -
         headers=_checked_headers(body.headers) or NO_ATTRIBUTES,
         dead_letter_topic=_checked_dead_letters(body.dead_letter_topic),
         body=body.body,
+        signature=method,
         tenant=body.tenant or "",
     )
 
@@ -80,6 +83,7 @@ def subscription_view(subscription: Subscription) -> SubscriptionView:
         paused=subscription.paused,
         dead_letter_topic=subscription.dead_letter_topic,
         body=subscription.body,
+        signature=subscription.signature,
         tenant=subscription.tenant,
         secrets=len(subscription.secrets),
     )

@@ -1,6 +1,5 @@
 """`/api/v1/subscriptions`: create, change, pause and delete subscriptions, and rotate their signing secrets."""
 
-from base64 import b64encode
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 from typing import Any
@@ -12,6 +11,7 @@ from penstock.client.types import (
     MOST_AT_ONCE,
     NewSubscription,
     PageQuery,
+    PublicKeys,
     Rotated,
     Rotation,
     RotationFinished,
@@ -24,7 +24,7 @@ from penstock.client.types import (
 from penstock.delivery import SecretBox
 from penstock.domain.errors import InvalidArgument
 from penstock.domain.job_state import DEFAULT_CONCURRENCY
-from penstock.domain.signing import SECRET_PREFIX, key_of
+from penstock.domain.signing import KEY_BYTES, PRIVATE_PREFIX, SigningMethod, method_of, secret_of, verifier_of
 from penstock.domain.subscription import Subscription
 from penstock.edge.clock import Clock
 from penstock.edge.randomness import random_bytes
@@ -37,7 +37,6 @@ from penstock.http.api import Call, NoBody, NoQuery, page_of, route
 
 PATH = "/api/v1/subscriptions"
 _ONE = f"{PATH}/{{id}}"
-_KEY_BYTES = 32
 
 Refusal = Callable[[str], Awaitable[str | None]]
 """Says why deliveries never reach a target, or returns None."""
@@ -70,12 +69,14 @@ class SubscriptionRoutes:
         refusals=(HTTPStatus.CONFLICT,),
     )
     async def _create(self, call: Call[NoQuery, NewSubscription]) -> SubscriptionMade:
-        secret = call.body.secret or new_secret()
+        secret = call.body.secret or new_secret(call.body.signature)
         subscription = new_subscription(call.body, self._new_id(), secret)
         await self._repository.add_subscription(self._secret_box.sealed(subscription))
         call.noted.update(id=subscription.id, name=subscription.name)
         self._changed()
-        return SubscriptionMade(subscription_view(subscription), secret, await self._warnings(subscription))
+        return SubscriptionMade(
+            subscription_view(subscription), verifier_of(secret), await self._warnings(subscription)
+        )
 
     async def _warnings(self, subscription: Subscription) -> list[str]:
         """Return what will not work as the subscription says, as far as it is known now."""
@@ -159,12 +160,19 @@ class SigningSecretRoutes:
     )
     async def _rotate(self, call: Call[NoQuery, Rotation]) -> Rotated:
         subscription = await self._subscription(call)
-        secret = call.body.secret or new_secret()
-        key_of(secret)
+        secret = call.body.secret or new_secret(call.body.signature or subscription.signature)
+        method = method_of(secret)
+        if call.body.signature not in {None, method}:
+            raise InvalidArgument(f"the secret signs with {method}, and the signature is to be {call.body.signature}")
         kept = subscription.secrets[:1] if call.body.keep_previous else ()
         secrets = (secret, *(each for each in kept if each != secret))
-        await self._change(subscription, secrets)
-        return Rotated(secret, len(secrets))
+        await self._change(msgspec.structs.replace(subscription, signature=method), secrets)
+        return Rotated(verifier_of(secret), len(secrets))
+
+    @route("GET", f"{_ONE}/public-keys", summary="Get the keys that receivers verify Ed25519 signatures with.")
+    async def _public_keys(self, call: Call[NoQuery, NoBody]) -> PublicKeys:
+        secrets = (await self._subscription(call)).secrets
+        return PublicKeys([verifier_of(each) for each in secrets if each.startswith(PRIVATE_PREFIX)])
 
     @route("POST", f"{_ONE}/finish-rotation", summary="Sign with the newest secret only.")
     async def _finish(self, call: Call[NoQuery, NoBody]) -> RotationFinished:
@@ -192,6 +200,6 @@ def _id(path: Mapping[str, str]) -> str:
     return checked_id(path["id"], UnknownSubscription)
 
 
-def new_secret() -> str:
-    """Return a new signing secret in the form of Standard Webhooks."""
-    return SECRET_PREFIX + b64encode(random_bytes(_KEY_BYTES)).decode()
+def new_secret(method: SigningMethod | None) -> str:
+    """Return a new signing secret, or private key, in the form of Standard Webhooks."""
+    return secret_of(method or SigningMethod.HMAC, random_bytes(KEY_BYTES))

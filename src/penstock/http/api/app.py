@@ -9,6 +9,7 @@ import msgspec
 
 from penstock.client.types import PROBLEM_MEDIA_TYPE, Problem
 from penstock.domain.errors import PenstockError
+from penstock.domain.event import BINARY_HEADER
 from penstock.http.api.changes import ChangeLog, LoggedChanges, shown
 from penstock.http.api.query import parse_query
 from penstock.http.api.routes import AnyRoute, Call, NoBody, RouteTable
@@ -92,7 +93,7 @@ class ApiApp:
         if route.changes:
             self._guard.check_change(headers)
         query = parse_query(scope["query_string"], route.query)
-        content = await _content(route, headers, receive) if route.takes_body else b""
+        content = await _given(route, headers, receive) if route.takes_body else b""
         body = _decoded(route, content) if route.takes_body else NoBody()
         call = Call(found.path, query, body, content, headers, caller)
         if scoped is not None:
@@ -132,6 +133,14 @@ def _headers(scope: Scope) -> dict[str, str]:
 def _not_allowed(routes: Mapping[str, AnyRoute]) -> Refused:
     allowed = ", ".join(sorted({*routes, *(["HEAD"] if "GET" in routes else [])}))
     return Refused(HTTPStatus.METHOD_NOT_ALLOWED, f"only {allowed} can be used here", {"allow": allowed})
+
+
+async def _given(route: AnyRoute, headers: Mapping[str, str], receive: Receive) -> bytes:
+    """Return the body as JSON."""
+    if route.binary is None or BINARY_HEADER not in headers:
+        return await _content(route, headers, receive)
+    _check_size(int(headers.get("content-length", "0")), route.max_body_bytes)
+    return route.binary(headers, await _read(receive, route.max_body_bytes))
 
 
 async def _content(route: AnyRoute, headers: Mapping[str, str], receive: Receive) -> bytes:

@@ -62,6 +62,8 @@ class Route(Generic[Q, B, A]):
     body: type[B] = NoBody  # type: ignore[assignment]
     media_types: tuple[str, ...] = JSON
     max_body_bytes: int = MAX_BODY_BYTES
+    # Returns the JSON form of a body in CloudEvents' binary mode.
+    binary: Callable[[Mapping[str, str], bytes], bytes] | None = None
     # Errors it may answer with, beyond those of every route.
     refusals: tuple[HTTPStatus, ...] = ()
     # Whether it authenticates its callers itself and requires no API key.
@@ -111,6 +113,7 @@ def route(
     summary: str,
     media_types: tuple[str, ...] = JSON,
     max_body_bytes: int = MAX_BODY_BYTES,
+    binary: Callable[[Mapping[str, str], bytes], bytes] | None = None,
     refusals: tuple[HTTPStatus, ...] = (),
     open: bool = False,
     roles: frozenset[Role] | None = None,
@@ -132,6 +135,7 @@ def route(
             body=body,
             media_types=media_types,
             max_body_bytes=max_body_bytes,
+            binary=binary,
             refusals=refusals,
             open=open,
             roles=roles,

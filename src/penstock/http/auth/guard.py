@@ -14,6 +14,7 @@ from http import HTTPStatus
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
+from penstock.domain.event import BINARY_HEADER
 from penstock.http.auth.keys import ApiKey, Caller, Role, caller_of
 from penstock.http.problems import Refused
 
@@ -59,7 +60,9 @@ class RequestGuard:
         # "none" is a browser too, without a page: an address that was typed, or a link of another program.
         if not same_origin or headers.get("sec-fetch-site", "same-origin") != "same-origin":
             raise Refused(HTTPStatus.FORBIDDEN, "requests from other sites are not answered")
-        if headers.get(HEADER) != "1" and not _is_json(headers.get("content-type", "")):
+        # A browser sends neither header to another site without asking it first.
+        is_own = headers.get(HEADER) == "1" or BINARY_HEADER in headers
+        if not is_own and not _is_json(headers.get("content-type", "")):
             detail = "a request that changes something needs `X-Penstock: 1` or a JSON content type"
             raise Refused(HTTPStatus.FORBIDDEN, detail)
 

@@ -17,6 +17,7 @@ const UNKEYED = [
 ];
 const BODIES = [
   ["cloudevent", "the event, as a CloudEvent"],
+  ["binary", "the event's data, with its attributes in headers"],
   ["slack", "a text for a chat (Slack, Mattermost)"],
 ];
 const AT_ONCE = 1000;

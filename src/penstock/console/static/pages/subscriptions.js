@@ -19,6 +19,7 @@ export function inWords(row) {
   const words = [...(PORTAL ? [] : [`pool ${row.pool}`]), ERRORS[row.mode], retries, `timeout ${format.span(row.timeoutS)}`];
   if (row.filter.length) words.push(format.plural(row.filter.length, "filter condition"));
   if (row.filterExpression) words.push(`if ${row.filterExpression}`);
+  if (row.body === "binary") words.push("attributes in headers");
   if (row.body === "slack") words.push("as a text for a chat");
   if (row.unkeyed === "ordered") words.push("events without a key in order");
   if (row.highPriority) words.push("high priority");
