@@ -85,7 +85,9 @@ def test_every_job_is_queued_once_and_a_first_batch_of_a_group_lies_in_its_order
     groups: int,
 ) -> None:
     async def main(clock: LoopClock) -> None:
-        dispatch = Dispatch(clock, SchedulerSettings(batch_size=batch, max_batch_size=20, max_concurrent_groups=groups))
+        # No delivery ends here, so a lane gives only as many jobs as it may have on their way.
+        pace = SchedulerSettings(batch_size=batch, max_batch_size=20, max_concurrent_groups=groups, jobs_per_lane=100)
+        dispatch = Dispatch(clock, pace)
         rig = dispatch.rig
         try:
             await dispatch.make(jobs)
