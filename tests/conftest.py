@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.rigs.rewriting import rewrite_share
 from tests.rigs.search import load_profile
 
 # NATS's first: others import from it, and pytest rewrites assertions only before a module is imported.
@@ -17,6 +18,7 @@ pytest_plugins = [
     "tests.services.moto_server",
     "tests.services.postgres",
     "tests.services.redis",
+    "tests.services.shared_machine",
     "tests.sources.servers",
     "tests.rigs.job_database",
 ]
@@ -54,6 +56,11 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--time-box", type=float, metavar="SECONDS", help="start no test later than this")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    rewrite_share(session.config)
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

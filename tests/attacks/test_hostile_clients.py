@@ -82,7 +82,7 @@ class Client:
                 sent_bytes += len(piece)
                 assert sent_bytes < ENOUGH_BYTES, "the server takes anything"
                 await asyncio.sleep(0)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             self._first = await answering
         return sent_bytes
 
@@ -93,7 +93,7 @@ class Client:
 
     async def status(self) -> int:
         """The status of the next answer."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             head = (self._first + await self._reader.readuntil(b"\r\n\r\n")).decode("latin-1")
             length = [line for line in head.split("\r\n") if line.lower().startswith("content-length: ")]
             self.body = await self._reader.readexactly(int(length[0].partition(": ")[2])) if length else b""
@@ -102,7 +102,7 @@ class Client:
 
     async def is_closed(self) -> bool:
         """Wait for the server to close."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             with suppress(ConnectionError):
                 return await self._reader.read(1) == b""
             return True
@@ -229,7 +229,7 @@ async def test_an_answer_must_be_read_in_time(monkeypatch: pytest.MonkeyPatch) -
 
     async with served(endless) as port, client_of(port) as client:
         await client.send(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await given_up.wait()
 
 
@@ -259,7 +259,7 @@ async def test_no_more_connections_than_allowed(monkeypatch: pytest.MonkeyPatch)
 
 async def answers_soon(port: int, request: bytes) -> bool:
     """Whether a new connection is answered, once the server has noticed that another was closed."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while True:
             async with client_of(port) as client:
                 with suppress(ConnectionError, asyncio.IncompleteReadError):

@@ -8,7 +8,7 @@ from typing import Any
 from penstock.http.server.asgi import Receive, Scope, Send, accept_lifespan, read_body, send_answer
 from penstock.http.server.server import HttpServer
 
-WAIT_S = 20
+WAIT_S = 60
 
 
 class Receiver:

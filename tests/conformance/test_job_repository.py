@@ -713,6 +713,24 @@ class TestDelivering:
         assert await rig.status(first) is COMPLETED
         assert await rig.claim_ids() == [second]
 
+    async def test_a_job_is_due_when_it_was_published_though_the_clock_of_its_router_is_behind(
+        self, rig: JobRig
+    ) -> None:
+        again = await rig.make("g1")
+        await rig.queue_all()
+        await rig.fail_for_now(again, delay_s=5)
+        rig.clock.advance(5)
+        new = await rig.make("g2")
+        jobs = await rig.claim()
+
+        begins = await rig.begin_all([again, new], behind_ms=500)
+
+        # Its pointer would be gone otherwise, and the scheduler would mark it as queued.
+        assert [begin.what for begin in begins] == [Beginning.BEGUN, Beginning.BEGUN]
+        await rig.queue(jobs)
+        for begin in begins:
+            assert await rig.finish(begin.job, Done(COMPLETED), AttemptOutcome.DELIVERED)
+
     async def test_a_job_whose_publish_was_thought_to_have_failed_is_delivered_all_the_same(self, rig: JobRig) -> None:
         job_id = await rig.make()
         await rig.give_back(await rig.claim())

@@ -12,7 +12,7 @@ from penstock.queues.uri import EmbeddedUri
 
 ROOT = Path(__file__).parents[2]
 WORKER = ROOT / "tests" / "sources" / "embedded_child.py"
-PATIENCE_S = 30.0
+PATIENCE_S = 60
 GROUPS = 5
 PER_GROUP = 30
 

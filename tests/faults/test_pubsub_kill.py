@@ -65,6 +65,6 @@ def test_killed_while_clients_publish_and_stream(tmp_path: Path) -> None:
         assert all(future.result(timeout=60) for _, future in story.sent)
         wait_until(lambda: all(len(story.first_seen(key)) >= 220 for key in KEYS), within_s=60)
         pulling.cancel()
-        pulling.result(timeout=20)
+        pulling.result(timeout=60)
         for key in KEYS:
             assert story.first_seen(key) == list(range(220)), key

@@ -61,7 +61,7 @@ class SlowEndpoint:
 async def slow_delivery(rig: DispatchRig, **subscription: Any) -> AsyncIterator[tuple[str, SlowEndpoint]]:
     """A job that is being delivered, and the endpoint that has not answered yet."""
     endpoint = SlowEndpoint()
-    async with HttpServer(endpoint, "127.0.0.1", 0) as server, asyncio.timeout(20):
+    async with HttpServer(endpoint, "127.0.0.1", 0) as server, asyncio.timeout(60):
         await rig.subscribe(target=server.url, **subscription)
         await rig.publish()
         (job_id,) = await rig.queue_all()

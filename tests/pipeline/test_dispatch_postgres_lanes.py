@@ -64,7 +64,7 @@ def connections(database: SparkDatabase) -> dict[int, str]:
 
 async def have_hung_up(database: SparkDatabase) -> None:
     """Return when no reader's connection is left: a server takes a moment to notice."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while connections(database):  # noqa: ASYNC110  another process does it
             await asyncio.sleep(0.02)
 

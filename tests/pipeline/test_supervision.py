@@ -19,7 +19,7 @@ from penstock.spark.metrics import ProgressCollector
 from penstock.spark.progress import BatchProgress, QueryProgress, QueryStatus
 from penstock.spark.supervisor import SupervisedQuery
 
-WAIT_S = 10
+WAIT_S = 60
 
 
 class FakeContext:

@@ -42,7 +42,7 @@ class Rig:
     def publish(self, topic: str, *bodies: str, key: str = "", **attributes: str) -> list[str]:
         """Publish, in one order; the ids."""
         futures = [self.publisher.publish(topic, body.encode(), ordering_key=key, **attributes) for body in bodies]
-        return [future.result(timeout=20) for future in futures]
+        return [future.result(timeout=60) for future in futures]
 
     def pull(self, subscription: str, count: int, *, ack: bool = True) -> list[Any]:
         """Pull until this many messages came; fails when they do not come."""

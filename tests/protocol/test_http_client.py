@@ -33,7 +33,7 @@ class Loopback(AnyAddress):
 async def talking_to(talk: Talk, settings: HttpClientSettings | None = None) -> AsyncIterator[tuple[HttpClient, str]]:
     settings = settings or own_part_settings(5.0, 1000)
     async with (
-        asyncio.timeout(20),
+        asyncio.timeout(60),
         RawServer(talk).serving() as server,
         HttpClient(AnyAddress(), settings) as client,
     ):
@@ -77,7 +77,7 @@ async def test_a_connection_that_is_not_accepted_counts_towards_the_time_out() -
             await asyncio.Event().wait()
             raise AssertionError
 
-    async with asyncio.timeout(20), HttpClient(NoAddress(), own_part_settings(600.0, 1000)) as client:
+    async with asyncio.timeout(60), HttpClient(NoAddress(), own_part_settings(600.0, 1000)) as client:
         with pytest.raises(AnswerTimedOut) as failed:
             await client.send(request_head("http://shop.example/", None), b"{}", timeout_s=0.2)
     assert failed.value.after_s == 0.2
@@ -106,7 +106,7 @@ async def test_a_get_without_a_body_is_whole_over_http2() -> None:
 
     tls = server_context("shop.example", "h2")
     async with (
-        asyncio.timeout(20),
+        asyncio.timeout(60),
         RawServer(http2(handle), tls).serving() as server,
         HttpClient(Loopback(), HttpClientSettings(), trusting_context()) as client,
     ):
@@ -156,7 +156,7 @@ async def test_what_is_busy_finishes_after_retiring_and_what_is_idle_closes() ->
         writer.write(OK)
 
     async with (
-        asyncio.timeout(20),
+        asyncio.timeout(60),
         RawServer(talk).serving() as server,
         HttpClient(AnyAddress(), own_part_settings(5.0, 1000)) as client,
     ):
@@ -233,7 +233,7 @@ async def test_an_incomplete_answer_is_acknowledged_immediately(monkeypatch: pyt
         writer.write(OK[-2:])
 
     async with (
-        asyncio.timeout(20),
+        asyncio.timeout(60),
         RawServer(talk).serving() as server,
         HttpClient(guard, own_part_settings(5.0, 1000)) as client,
     ):

@@ -61,10 +61,10 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
     thread = threading.Thread(target=loop.run_until_complete, args=(main(),))
     thread.start()
-    assert started.wait(20)
+    assert started.wait(60)
     yield urls[0]
     loop.call_soon_threadsafe(stop.set)
-    thread.join(20)
+    thread.join(60)
     loop.close()
 
 

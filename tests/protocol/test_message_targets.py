@@ -1,7 +1,6 @@
 """`penstock up` with subscriptions that deliver to topics and queues: Google's client and boto3 get the events."""
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import boto3  # type: ignore[import-untyped]
@@ -10,13 +9,8 @@ import pytest
 from tests.rigs.penstock_process import Machine
 from tests.services.pubsub_server import Clients
 
+pytestmark = pytest.mark.xdist_group("up")
 KEYS = ("order-1", "order-2")
-
-
-@pytest.fixture(scope="module")
-def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
-    with Machine(tmp_path_factory.mktemp("up")) as started:
-        yield started
 
 
 @pytest.fixture(scope="module")

@@ -264,8 +264,8 @@ def test_definitions_survive_a_restart(own_pubsub: PubsubServer) -> None:
         clients.subscriber.create_subscription(
             request={"name": subscription, "topic": topic, "filter": "attributes:a", "retain_acked_messages": True}
         )
-        clients.publisher.publish(topic, b"wanted", a="b").result(timeout=20)
-        clients.publisher.publish(topic, b"unwanted").result(timeout=20)
+        clients.publisher.publish(topic, b"wanted", a="b").result(timeout=60)
+        clients.publisher.publish(topic, b"unwanted").result(timeout=60)
         clients.subscriber.create_snapshot(name=snapshot, subscription=subscription)
         clients.publisher.set_iam_policy(
             request={"resource": topic, "policy": policy_pb2.Policy(bindings=[policy_pb2.Binding(role="r")])}

@@ -85,9 +85,9 @@ def test_a_topic_with_a_schema_refuses_what_does_not_fit(
     topic = rig.topic(schema_settings={"schema": schema.name, "encoding": encoding})
     subscription = rig.subscription(topic)
 
-    rig.publisher.publish(topic, fits).result(timeout=20)
+    rig.publisher.publish(topic, fits).result(timeout=60)
     with pytest.raises(InvalidArgument, match=r"the message"):
-        rig.publisher.publish(topic, does_not_fit).result(timeout=20)
+        rig.publisher.publish(topic, does_not_fit).result(timeout=60)
 
     (received,) = rig.pull(subscription, 1)
     assert received.message.data == fits
@@ -111,14 +111,14 @@ def test_a_topic_takes_the_revisions_it_allows(rig: Rig) -> None:
     only_first = rig.topic(schema_settings=settings)
     subscription = rig.subscription(both)
     with pytest.raises(InvalidArgument):
-        rig.publisher.publish(both, b"\x02a\x02").result(timeout=20)
+        rig.publisher.publish(both, b"\x02a\x02").result(timeout=60)
 
     second = rig.schemas.commit_schema(name=schema.name, schema=definition(AVRO_WITH_COUNT))
 
-    rig.publisher.publish(both, b"\x02a\x02").result(timeout=20)
-    rig.publisher.publish(both, b"\x02a").result(timeout=20)
+    rig.publisher.publish(both, b"\x02a\x02").result(timeout=60)
+    rig.publisher.publish(both, b"\x02a").result(timeout=60)
     with pytest.raises(InvalidArgument):
-        rig.publisher.publish(only_first, b"\x02a\x02").result(timeout=20)
+        rig.publisher.publish(only_first, b"\x02a\x02").result(timeout=60)
     noted = [message.message.attributes["googclient_schemarevisionid"] for message in rig.pull(subscription, 2)]
     assert noted == [second.revision_id, schema.revision_id]
 
@@ -130,7 +130,7 @@ def test_a_topic_without_its_schema_takes_nothing_until_it_is_changed(rig: Rig) 
     rig.schemas.delete_schema(name=schema.name)
 
     with pytest.raises(NotFound, match="Schema not found"):
-        rig.publisher.publish(topic, b'{"id": "a"}').result(timeout=20)
+        rig.publisher.publish(topic, b'{"id": "a"}').result(timeout=60)
     assert rig.publisher.get_topic(topic=topic).schema_settings.schema == "_deleted-schema_"
     labelled = {"topic": {"name": topic, "labels": {"a": "b"}}, "update_mask": {"paths": ["labels"]}}
     assert rig.publisher.update_topic(request=labelled).labels == {"a": "b"}

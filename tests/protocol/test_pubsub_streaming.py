@@ -30,7 +30,7 @@ def streaming(rig: Rig, subscription: str, callback: Callable[[Any], None], **op
         yield pulling
     finally:
         pulling.cancel()
-        pulling.result(timeout=20)
+        pulling.result(timeout=60)
 
 
 def test_messages_stream_to_the_callback_and_acked_ones_are_gone(rig: Rig) -> None:
@@ -120,9 +120,9 @@ def test_a_stream_ends_when_its_subscription_goes_away(memory_rig: Rig) -> None:
     memory_rig.publisher.detach_subscription(request={"subscription": detached})
 
     with pytest.raises(NotFound, match="Subscription not found"):
-        first.result(timeout=20)
+        first.result(timeout=60)
     with pytest.raises(FailedPrecondition, match="detached"):
-        second.result(timeout=20)
+        second.result(timeout=60)
 
 
 def test_a_stream_of_nothing_is_refused(memory_rig: Rig) -> None:
@@ -146,7 +146,7 @@ def test_acks_and_deadlines_on_the_stream_take_effect(rig: Rig) -> None:
 
     def requests() -> Iterator[dict[str, Any]]:
         yield {"subscription": subscription, "stream_ack_deadline_seconds": 10}
-        answered.wait(20)
+        answered.wait(60)
         yield to_say.pop()
 
     responses = rig.subscriber.streaming_pull(requests())
@@ -181,7 +181,7 @@ def test_exactly_once_confirms_each_ack(rig: Rig) -> None:
     with streaming(rig, subscription, take):
         rig.publish(topic, *map(str, range(20)))
         wait_until(lambda: len(outcomes) >= 20)
-        assert {future.result(timeout=20) for future in outcomes} == {AcknowledgeStatus.SUCCESS}
+        assert {future.result(timeout=60) for future in outcomes} == {AcknowledgeStatus.SUCCESS}
     assert rig.is_empty(subscription)
 
 
@@ -195,7 +195,7 @@ def test_exactly_once_tells_of_an_ack_that_came_too_late(rig: Rig) -> None:
         wait_until(lambda: held)
         rig.subscriber.seek(request={"subscription": subscription, "time": {"seconds": 4_000_000_000}})
         with pytest.raises(AcknowledgeError) as failure:
-            held[0].ack_with_response().result(timeout=20)
+            held[0].ack_with_response().result(timeout=60)
 
     assert failure.value.error_code is AcknowledgeStatus.INVALID_ACK_ID
     with pytest.raises(InvalidArgument, match="not current"):
@@ -207,12 +207,12 @@ def test_a_stop_tells_streams_to_come_again_and_answers_waiting_pulls(own_pubsub
         topic, subscription = "projects/test/topics/stop", "projects/test/subscriptions/stop"
         clients.publisher.create_topic(name=topic)
         clients.subscriber.create_subscription(name=subscription, topic=topic)
-        clients.publisher.publish(topic, b"held").result(timeout=20)
+        clients.publisher.publish(topic, b"held").result(timeout=60)
         ended = threading.Event()
 
         def requests() -> Iterator[dict[str, Any]]:
             yield {"subscription": subscription, "stream_ack_deadline_seconds": 10}
-            ended.wait(20)
+            ended.wait(60)
 
         responses = clients.subscriber.streaming_pull(requests())
         assert len(next(iter(responses)).received_messages) == 1
@@ -224,7 +224,7 @@ def test_a_stop_tells_streams_to_come_again_and_answers_waiting_pulls(own_pubsub
         with pytest.raises(ServiceUnavailable, match="stopping; open the stream again"):
             list(responses)
         ended.set()
-        assert not pulling.result(timeout=20).received_messages
+        assert not pulling.result(timeout=60).received_messages
 
 
 def test_probes_tell_of_open_streams(memory_rig: Rig, memory_pubsub: PubsubServer) -> None:

@@ -274,6 +274,31 @@ def test_a_move_takes_messages_back_to_their_source(sqs: SqsServer, make_queue: 
         client.cancel_message_move_task(TaskHandle=handle)
 
 
+@pytest.mark.parametrize("fifo", [False, True])
+def test_a_dead_letter_is_the_same_message_and_a_moved_one_is_new(
+    sqs: SqsServer, make_queue: MakeQueue, fifo: bool
+) -> None:
+    """In a FIFO dead-letter queue the id of the message stands for its deduplication id, so that no two are equal."""
+    client = sqs.anyone
+    source, dead = with_dead_letters(client, make_queue, 0, fifo=fifo)
+    ids = {"MessageGroupId": "g", "MessageDeduplicationId": "d"} if fifo else {}
+    attributes = {"a": {"DataType": "Binary.x", "BinaryValue": b"\0"}}
+    sent = client.send_message(QueueUrl=source, MessageBody="x", MessageAttributes=attributes, **ids)
+    receive(client, source, VisibilityTimeout=0)
+    assert receive(client, source) == []
+    (letter,) = receive(client, dead, VisibilityTimeout=0)
+    assert letter["MessageId"] == sent["MessageId"]
+    client.start_message_move_task(SourceArn=arn(dead))
+    (back,) = receive(client, source, WaitTimeSeconds=5)
+    assert back["MessageId"] not in (sent["MessageId"], "")
+    assert (back["Body"], back["MessageAttributes"]) == ("x", attributes)
+    assert "DeadLetterQueueSourceArn" not in back["Attributes"]
+    assert int(back["Attributes"]["SentTimestamp"]) >= int(letter["Attributes"]["ApproximateFirstReceiveTimestamp"])
+    if fifo:
+        assert letter["Attributes"]["MessageDeduplicationId"] == sent["MessageId"]
+        assert back["Attributes"]["MessageGroupId"] == "g"
+
+
 def test_a_move_has_a_pace_and_can_be_cancelled(sqs: SqsServer, make_queue: MakeQueue) -> None:
     client = sqs.anyone
     _, dead = with_dead_letters(client, make_queue, 5)

@@ -109,6 +109,15 @@ def test_policies_are_not_enforced(memory_sqs: SqsServer, make_queue: MakeQueue)
     )
 
 
+def test_numbers_are_kept_as_they_are(memory_sqs: SqsServer, make_queue: MakeQueue) -> None:
+    client = memory_sqs.anyone
+    url = make_queue(client)
+    numbers = ("001.50", "1e400", "-0", "9" * 60, "+.5E-200")
+    sent = {f"n{place}": {"DataType": "Number", "StringValue": number} for place, number in enumerate(numbers)}
+    client.send_message(QueueUrl=url, MessageBody="x", MessageAttributes=sent)  # boto3 compares the digests
+    assert receive(client, url)[0]["MessageAttributes"] == sent
+
+
 def test_nothing_is_encrypted_by_a_key(memory_sqs: SqsServer, make_queue: MakeQueue) -> None:
     client = memory_sqs.anyone
     url = make_queue(client, KmsMasterKeyId="alias/no-such-key")

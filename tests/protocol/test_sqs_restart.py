@@ -1,5 +1,6 @@
 """What a server that was stopped and started again still knows."""
 
+import asyncio
 import json
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
@@ -12,7 +13,12 @@ from penstock.domain.ids import TsidFactory
 from penstock.domain.message import Message
 from penstock.engine.store.memory import MemoryStore
 from penstock.engine.store.sqlite import SqliteStore
-from penstock.sqs.model import CreateQueueRequest, ReceiveMessageRequest, SendMessageRequest
+from penstock.sqs.model import (
+    CreateQueueRequest,
+    ReceiveMessageRequest,
+    SendMessageRequest,
+    StartMessageMoveTaskRequest,
+)
 from penstock.sqs.queue.attributes import QueueAttributes
 from penstock.sqs.server import SqsServerSettings, open_service
 from penstock.sqs.service import SqsService
@@ -290,6 +296,39 @@ async def test_a_message_ends_with_its_retention(tmp_path: Path, reopened: bool,
         assert (await received(plain), await received(dead)) == (0, 1 if fifo else 0)
         clock.advance(40.0)
         assert await received(dead) == 0
+
+
+@pytest.mark.parametrize("fifo", [False, True])
+async def test_the_retention_of_a_moved_message_begins_again(fifo: bool) -> None:
+    clock = VirtualClock()
+    async with open_service({"": MemoryStore()}, clock, TsidFactory(1), SqsServerSettings()) as service:
+
+        async def create(name: str, **attributes: str) -> str:
+            if fifo:
+                name, attributes = f"{name}.fifo", {"FifoQueue": "true", **attributes}
+            request = CreateQueueRequest(name, {"MessageRetentionPeriod": "60", **attributes})
+            return str((await act(service, "CreateQueue", request)).queue_url)
+
+        async def received(url: str) -> int:
+            request = ReceiveMessageRequest(url, max_number_of_messages=10, visibility_timeout=0)
+            return len((await act(service, "ReceiveMessage", request)).messages)
+
+        dead, goal = await create("dead"), await create("goal")
+        arns = [service.arn_of(url.rpartition("/")[2]) for url in (dead, goal)]
+        policy = json.dumps({"deadLetterTargetArn": arns[0], "maxReceiveCount": 1})
+        await create("source", RedrivePolicy=policy)
+        request = SendMessageRequest(dead, "x")
+        if fifo:
+            request = SendMessageRequest(dead, "x", message_group_id="g", message_deduplication_id="d")
+        await act(service, "SendMessage", request)
+        clock.advance(59.0)
+        await act(service, "StartMessageMoveTask", StartMessageMoveTaskRequest(arns[0], arns[1]))
+        while not await received(goal):  # noqa: ASYNC110 its end is not announced
+            await asyncio.sleep(0)
+        clock.advance(59.0)
+        assert await received(goal) == 1
+        clock.advance(2.0)
+        assert await received(goal) == 0
 
 
 def service_on(store: Path, clock: VirtualClock) -> AbstractAsyncContextManager[SqsService]:

@@ -48,7 +48,7 @@ class RawServer:
 
     async def until_open(self, count: int) -> None:
         """Wait until this many connections are open."""
-        async with asyncio.timeout(10), self._changed:
+        async with asyncio.timeout(60), self._changed:
             await self._changed.wait_for(lambda: self.open == count)
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -109,7 +109,7 @@ class Rig:
 
     async def deliver(self, url: str, message_id: str = "m1", token: str | None = None) -> MediationOutcome:
         """One attempt."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             return await self.mediator.attempt(MessagePointer(message_id, url, auth_token=token), 1)
 
 

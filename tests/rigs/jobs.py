@@ -148,9 +148,10 @@ class JobRig:
         (begin,) = await self.begin_all([job_id])
         return begin
 
-    async def begin_all(self, job_ids: Sequence[str]) -> list[Begin]:
-        """Begin deliveries, all of them at once."""
-        lease = DeliveryLease(self.now_ms, self.now_ms + QUEUE_LEASE_S * 1000)
+    async def begin_all(self, job_ids: Sequence[str], behind_ms: int = 0) -> list[Begin]:
+        """Begin deliveries, all of them at once, by a clock that may be behind."""
+        now_ms = self.now_ms - behind_ms
+        lease = DeliveryLease(now_ms, now_ms + QUEUE_LEASE_S * 1000)
         return await begin_all(self.repository, job_ids, lease)
 
     def ended(self, job: DispatchJob | None, verdict: Verdict, outcome: AttemptOutcome) -> EndedDelivery:

@@ -193,6 +193,8 @@ class SchedulerRig:
         self.database = InlineDatabase()
         self.jobs = JobRepository(self.database)
         self.queue = MemoryQueue(clock)
+        # How far the clock of those who deliver is behind that of the schedulers.
+        self.router_behind_ms = 0
         self._ids = TsidFactory(1)
         self._running: list[asyncio.Task[None]] = []
         self._schedulers = 0
@@ -255,7 +257,7 @@ class SchedulerRig:
 
     async def begin(self, job_id: str) -> Begin:
         """A pointer has reached the process endpoint."""
-        now_ms = self.clock.now_ms()
+        now_ms = self.clock.now_ms() - self.router_behind_ms
         (begin,) = await begin_all(self.jobs, [job_id], DeliveryLease(now_ms, now_ms + DELIVERY_LEASE_MS))
         return begin
 

@@ -415,6 +415,7 @@ class World:
         self.dead: list[Node] = []
         self.consumer = Consumer(self.rig, self.chance, InHand(self.nodes, self.dead))
         self.rig.queue.latency_s = self.rig.database.latency_s = 0.02
+        self.rig.router_behind_ms = self.chance.choice([0, 0, 200, 2000])
         self._modes: dict[str, DispatchMode] = {}
         self.made: list[str] = []
         self._named = 0

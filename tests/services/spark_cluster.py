@@ -20,7 +20,7 @@ from tests.services import unavailable
 
 SPARK_CLASS = Path(pyspark.__path__[0], "bin", "spark-class")
 START_S = 60
-STOP_S = 20
+STOP_S = 60
 _MASTER_AT = re.compile(r"Starting Spark master at (spark://\S+)")
 _REGISTERED = re.compile(r"(Successfully registered with master)")
 

@@ -73,7 +73,7 @@ def _print_subscriptions(found: list["SubscriptionHealth"], more: int) -> None:
         (
             each.name,
             "PAUSED" if each.paused else each.status,
-            f"{each.per_minute:g}",
+            f"{round(each.per_minute, 1):g}",
             "–" if not each.delivered + each.failed else f"{each.delivered / (each.delivered + each.failed):.0%}",
             "–" if each.p99_ms is None else f"{each.p99_ms:.0f} ms",
             f"{each.backlog}{'+' if each.backlog >= each.backlog_limit else ''}",

@@ -373,7 +373,8 @@ class SqsService(QueueKeys):
                 continue
             goal = target.partitions[index]
             now_ms = self.clock.now_ms()
-            copies = [moved_copy(entry, source_arn, now_ms, fifo=target.fifo) for entry in moving]
+            new_id = partial(self.new_message_ids, 1)
+            copies = [moved_copy(entry, source_arn, now_ms, new_id, fifo=target.fifo) for entry in moving]
             if goal.shell is source.shell:
                 pendings.append((source.shell, ledger.move(source.queue, moving, goal.stream, copies)))
                 continue

@@ -149,7 +149,7 @@ class Listener:
         answer = _BAD_SIGNATURE if signature is Signed.INVALID else self._status
         event = _event_in(body)
         webhook_id = headers.get(ID_HEADER, "")
-        # A delivery that is not accepted comes again, and is no step of its key.
+        # A delivery that is not accepted comes again, and does not advance its key.
         accepted = answer // 100 == 2
         subscription = headers.get("penstock-subscription", "")
         attempt = headers.get("penstock-attempt", "")

@@ -193,3 +193,20 @@ def test_the_oldest_that_is_due_is_never_younger_than_that_of_a_subscription() -
         report = assess(facts(loads=loads, waits_since_ms=waits_since_ms))
         assert (report.oldest_due_s, report.subscriptions[0].oldest_due_s) == (29, 29)
     assert assess(facts()).oldest_due_s is None
+
+
+@pytest.mark.parametrize(
+    ("given", "remedy"),
+    [
+        ({}, "larger concurrency, or rate"),
+        ({"recent": {"s1": minute(delivered=100)}}, "larger concurrency, or rate"),
+        ({"recent": {"s1": minute(failed=20)}}, "when its endpoint answers"),
+        ({"breakers": [breaker("https://billing.example/hook")]}, "when its endpoint answers"),
+    ],
+)
+def test_a_larger_pool_is_no_remedy_for_an_endpoint_that_fails(given: dict[str, Any], remedy: str) -> None:
+    since_ms = NOW_MS - 600_000
+    late = {"loads": {"s1": SubscriptionLoad(due_since_ms=since_ms)}, "waits_since_ms": since_ms}
+    report = assess(facts(**late, **given))
+    (reason,) = [each for each in report.reasons if each.code is HealthCode.OLDEST_DUE]
+    assert remedy in reason.remedy

@@ -13,14 +13,16 @@ from penstock.cluster.leadership import lease_for
 from penstock.cluster.standby import Alone
 from penstock.domain.errors import InvalidArgument
 from penstock.domain.job import ClaimedJob
+from penstock.domain.job_state import DEFAULT_DISPATCH_POOL
 from penstock.domain.order import LaneKey, return_pause_s
 from penstock.domain.pace.credit import AwakeStream, CreditBook, CreditLimits
 from penstock.domain.pointer import DispatchMode
 from penstock.domain.retry import Backoff
+from penstock.events.dispatch.health import SchedulerHealth, SchedulerHealthStatus, assess
 from penstock.events.dispatch.lane_claims import LaneClaims
 from penstock.events.dispatch.lane_publisher import LanePublisher
 from penstock.events.dispatch.pending_job_poller import ClaimPace
-from penstock.events.dispatch.pointers import Pointers
+from penstock.events.dispatch.pointers import Pointers, queue_of
 from penstock.events.dispatch.server import BlockOnErrorChecker, SchedulerRole
 from penstock.events.dispatch.settings import Counts, SchedulerSettings
 from penstock.events.store.database import LaneContent, LaneJob
@@ -344,6 +346,93 @@ def test_what_is_not_in_flight_at_the_end_is_given_back() -> None:
         assert lanes.queue.waves[1:] == [[b1], [c1]]
 
     on_lanes(1, story)
+
+
+def test_a_lane_that_failed_rests_though_the_others_are_given_back() -> None:
+    async def story(lanes: Lanes) -> None:
+        await lanes.make("a", "b")
+        runs = await lanes.rig.jobs.lanes.read(lanes.rig.clock.now_ms(), 100, unlimited())
+        failed, other = await lanes.claims.take(runs)
+        await lanes.claims.failed([failed.lane])
+        await lanes.claims.settle()
+
+        async def free_lanes() -> list[LaneKey]:
+            await lanes.rig.jobs.do_chores(lanes.rig.clock.now_ms())
+            return [run.lane for run in await lanes.rig.jobs.lanes.read(lanes.rig.clock.now_ms(), 100, unlimited())]
+
+        assert await free_lanes() == [other.lane]
+        await asyncio.sleep(SchedulerSettings().poll_interval_s)
+        assert set(await free_lanes()) == {failed.lane, other.lane}
+
+    on_lanes(9, story)
+
+
+def test_a_lane_that_was_released_is_not_released_again_at_the_end() -> None:
+    async def story(lanes: Lanes) -> None:
+        await lanes.make("a")
+        runs = await lanes.rig.jobs.lanes.read(lanes.rig.clock.now_ms(), 100, unlimited())
+        (run,) = await lanes.claims.take(runs)
+        await lanes.claims.published(run.jobs, [run.lane])
+        calls = lanes.rig.database.calls
+        await lanes.claims.settle()
+        assert lanes.rig.database.calls == calls
+
+    on_lanes(9, story)
+
+
+@pytest.mark.parametrize(
+    ("pool", "queue"),
+    [
+        ("billing", "billing"),
+        (DEFAULT_DISPATCH_POOL, None),
+        ("", None),
+        (" ", None),
+        ("line\nbreak", None),
+        ("x" * 257, None),
+    ],
+)
+def test_a_pool_has_a_queue_of_its_own_if_routers_accept_its_code(pool: str, queue: str | None) -> None:
+    assert queue_of(pool) == queue
+
+
+class Led:
+    """A scheduler that leads, or one that stands by; both were given a token once."""
+
+    token: int | None = 7
+
+    def __init__(self, *, leads: bool) -> None:
+        self._leads = leads
+
+    def is_primary(self) -> bool:
+        return self._leads
+
+    async def becomes(self, primary: bool) -> None:
+        await asyncio.Event().wait()
+
+    def stand_down(self) -> None:
+        raise AssertionError("no one else leads")
+
+
+@pytest.mark.parametrize(
+    ("leads", "trouble", "expected"),
+    [
+        (True, None, SchedulerHealth(SchedulerHealthStatus.HEALTHY, True, 7, None, 0, 0.0)),
+        (True, "no answer", SchedulerHealth(SchedulerHealthStatus.DEGRADED, True, 7, "no answer", 0, 0.0)),
+        (False, "no answer", SchedulerHealth(SchedulerHealthStatus.STANDING_BY, False, None, None, 0, 0.0)),
+    ],
+)
+def test_the_health_of_a_scheduler(leads: bool, trouble: str | None, expected: SchedulerHealth) -> None:
+    async def main(clock: LoopClock) -> SchedulerHealth:
+        rig = SchedulerRig(clock)
+        leadership = Led(leads=leads)
+        scheduler = rig.scheduler(leadership)
+        scheduler.counts.trouble = trouble
+        try:
+            return assess(scheduler, leadership)
+        finally:
+            await rig.close()
+
+    assert run_virtual(main) == expected
 
 
 @pytest.mark.parametrize("standby", ["", "on", "postgresql://db", "memcached://cache"])

@@ -60,7 +60,7 @@ class Client:
         self.send(f"GET {path} HTTP/1.1\r\nHost: x\r\n".encode() + extra + b"\r\n")
 
     async def read(self) -> tuple[int, dict[str, str], bytes]:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             head = (await self.reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
             headers = {line.split(": ")[0].lower(): line.split(": ")[1] for line in head[1:] if line}
             if headers.get("transfer-encoding") == "chunked":
@@ -77,7 +77,7 @@ class Client:
         return body
 
     async def is_closed(self) -> bool:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             return await self.reader.read(1) == b""
 
 
@@ -176,7 +176,7 @@ async def test_the_app_hears_when_the_client_goes(client: Client) -> None:
     client.get("/gone")
     await client.writer.drain()
     client.writer.close()
-    assert await asyncio.wait_for(DISCONNECTS.get(), 10) == "http.disconnect"
+    assert await asyncio.wait_for(DISCONNECTS.get(), 60) == "http.disconnect"
 
 
 async def test_stopping_closes_connections_that_wait_for_nothing() -> None:
@@ -284,14 +284,14 @@ async def test_a_direct_app_hears_when_the_client_goes(direct: DirectApp, direct
     direct_client.get("/task")
     await direct_client.writer.drain()
     direct_client.writer.close()
-    await asyncio.wait_for(direct.gone.wait(), 10)
+    await asyncio.wait_for(direct.gone.wait(), 60)
 
 
 async def test_an_answer_to_a_client_that_has_gone_harms_nobody(direct: DirectApp, direct_client: Client) -> None:
     direct_client.get("/later")
     exchange = await direct.later.get()
     direct_client.writer.transport.abort()
-    await asyncio.wait_for(exchange.hung_up(), 10)
+    await asyncio.wait_for(exchange.hung_up(), 60)
     exchange.respond(200, [], b"too late")
 
 

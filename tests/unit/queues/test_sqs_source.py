@@ -23,7 +23,7 @@ from penstock.testing.clock import VirtualClock
 from tests.rigs.virtual_pauses import VirtualPauses, settle
 from tests.sources.scripted_server import Asked, Reply, Script, ScriptedServer
 
-PATIENCE_S = 10.0
+PATIENCE_S = 60
 EXPIRED = "Value x for parameter ReceiptHandle is invalid. Reason: The receipt handle has expired."
 
 

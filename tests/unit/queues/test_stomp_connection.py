@@ -13,7 +13,7 @@ from penstock.queues.activemq.connection import StompAddress, StompConnection
 from penstock.queues.activemq.stomp import Frame
 from penstock.queues.errors import BrokerRefused, BrokerUnavailable, MalformedFrame
 
-PATIENCE_S = 10
+PATIENCE_S = 60
 Behaviour = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 

@@ -317,6 +317,26 @@ async def test_fewer_permits_are_given_up_after_60_s_and_the_old_limit_holds() -
 
 
 @on_virtual_time
+async def test_what_waited_for_fewer_permits_goes_when_they_are_given_up() -> None:
+    async with running(pool_p(3)) as rig:
+        rig.mediator.hold("m0", "m1")
+        rig.source.give(*(pointer(f"m{number}", f"g{number}") for number in range(2)))
+        await quiet()
+        change = rig.router.change_pool("P", concurrency=1, rate_limit_per_minute=None, unlimited_rate=False)
+        changing = asyncio.create_task(change)
+        await quiet()
+        rig.source.give(pointer("more", "more"))
+        await quiet()
+        assert "more" not in rig.mediator.order
+
+        with pytest.raises(FailedPrecondition):
+            await changing
+        await quiet()
+        assert "more" in rig.mediator.order
+        rig.mediator.let_go("m0", "m1")
+
+
+@on_virtual_time
 async def test_the_newest_change_holds_when_an_older_one_still_waits() -> None:
     async with running(pool_p(3)) as rig:
         rig.mediator.hold("m0", "m1", "m2")

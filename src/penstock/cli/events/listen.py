@@ -33,7 +33,7 @@ def listen(
     ] = None,
     answer: Annotated[int, typer.Option(min=200, max=599, metavar="STATUS", help="Status to answer with.")] = 200,
     count: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Stop after so many deliveries; else Ctrl-C stops.")
+        int | None, typer.Option(min=1, metavar="N", help="Stop after N deliveries; else Ctrl-C stops.")
     ] = None,
     host: Annotated[str, typer.Option(metavar="ADDRESS", help="Address to listen on.")] = "127.0.0.1",
     as_json: AsJson = False,

@@ -9,6 +9,7 @@ from base64 import b64encode
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
+from urllib.parse import quote
 
 import msgspec
 
@@ -16,7 +17,6 @@ from penstock.delivery.http.request import Headers, RequestHead, head_with
 from penstock.delivery.webhook.trace import span_of_delivery, trace_headers, trace_of_job
 from penstock.domain.errors import InvalidArgument
 from penstock.domain.event import StoredEvent, is_json
-from penstock.domain.header_text import percent_encoded
 from penstock.domain.job import DispatchJob
 from penstock.domain.job_state import DEFAULT_TIMEOUT_S
 from penstock.domain.limits import SECOND_MS
@@ -57,6 +57,8 @@ _CONNECTION_HEADERS = frozenset(
 )
 
 
+# Visible ASCII without the quotation mark and the percent sign; `quote` never touches letters, digits and `_.-~`.
+_PLAIN = "!#$&'()*+,/:;<=>?@[\\]^`{|}"
 _NO_SPANS = NoSpans()
 _encode = msgspec.json.Encoder().encode
 
@@ -118,6 +120,11 @@ def _identity_headers(job: DispatchJob) -> dict[str, str]:
         SEQUENCE_HEADER: None if job.key_sequence is None else str(job.key_sequence),
     }
     return {name: value for name, value in named.items() if value is not None}
+
+
+def percent_encoded(text: str) -> str:
+    """Return text as the value of a header, as CloudEvents' HTTP binding writes it."""
+    return quote(text, safe=_PLAIN, errors="replace")
 
 
 class Envelope(msgspec.Struct, frozen=True):

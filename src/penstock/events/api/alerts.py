@@ -81,7 +81,7 @@ class Alert(msgspec.Struct, frozen=True):
     link: str
     subscription: str | None = None
     tenant: str = ""
-    """The subscription's, who is told of it beside the operator."""
+    """The subscription's tenant, who gets the alert as the operator does."""
 
 
 class AlertState:
@@ -185,7 +185,7 @@ class AlertWatch:
         known = {each.id: each for each in subscriptions}
         alerts = self._state.due(reasons, known, wall_ms(self._clock))
         tenants = {each.tenant for each in wanting}
-        # An operator's subscriptions have no tenant and are told everything, others what concerns their tenant.
+        # An operator's subscriptions have no tenant and get every alert, others those of their tenant.
         events = [self._event(alert, tenant) for alert in alerts for tenant in sorted(tenants & {"", alert.tenant})]
         if events:
             fan_out = FanOut(wanting)

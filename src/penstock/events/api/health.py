@@ -203,7 +203,7 @@ def _subscription_reasons(
             HealthCode.OLDEST_DUE,
             HealthStatus.DEGRADED if late_s > VERY_LATE_S else HealthStatus.WARNING,
             f"the oldest job of {name} that is due has waited {_span(late_s)}",
-            "if the subscriber can take more at a time, give its pool a larger concurrency: `penstock pools set`",
+            _remedy_of_lateness(recent, breaker),
         )
     if recent is not None and _is_failing(recent):
         failed = recent.failed + recent.refused
@@ -221,6 +221,12 @@ def _subscription_reasons(
             f"the circuit breaker of {name}'s endpoint is {breaker}",
             "the endpoint is tried again every few seconds; the breaker closes when it answers",
         )
+
+
+def _remedy_of_lateness(recent: Minute | None, breaker: BreakerState) -> str:
+    if breaker is not BreakerState.CLOSED or (recent is not None and _is_failing(recent)):
+        return "its jobs go on when its endpoint answers with success again"
+    return "if the subscriber can take more, give its pool a larger concurrency, or rate: `penstock pools set`"
 
 
 def _minutes(facts: HealthFacts) -> float:

@@ -44,7 +44,7 @@ class QueueTargets:
         return None if self._server_url else _NO_SERVER
 
     async def deliver(self, job: DispatchJob, event: StoredEvent | None) -> WebhookDelivery:
-        """Send a job's event, or its payload; in a FIFO queue the group is the key, and an attempt again is no copy."""
+        """Send a job's event, or its payload; in a FIFO queue the group is the key, another attempt adds no copy."""
         started_s = stopwatch()
         try:
             await self.send(job.target.removeprefix(PREFIX), job, event)

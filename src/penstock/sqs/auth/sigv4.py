@@ -82,7 +82,7 @@ def names_known_key(authorization: str, credentials: Credentials) -> bool:
 
 
 def scope_of_open_request(authorization: bytes | None, query_string: bytes, home: Scope) -> Scope | None:
-    """Return the region and account that a signature names, which nobody checks; None if there is none."""
+    """Return the region and account that a signature names, unchecked; None if there is none."""
     if authorization is not None:
         named = _SCOPE.search(authorization)
     elif b"X-Amz-Credential=" in query_string:

@@ -115,7 +115,7 @@ class NodeFront:
 
         return await self._owners.call(SHARD, here, ask, repeatable=repeatable)
 
-    # Receives: a call of another node never waits while it may lease, so nothing is leased that nobody reads.
+    # Receives: a call of another node never waits while it may lease, so nothing is leased that no one reads.
 
     async def _receive(self, caller: SqsCaller, request: ReceiveMessageRequest) -> ReceiveMessageResponse:
         started_s = stopwatch()

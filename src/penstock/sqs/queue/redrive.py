@@ -1,6 +1,7 @@
 """Redrive policies: where a queue's dead letters go, whose dead letters it takes, and what a moved message keeps."""
 
 import re
+from collections.abc import Callable
 from enum import Enum
 from typing import Any
 
@@ -172,20 +173,23 @@ def _unsupported_format() -> SqsError:
     )
 
 
-def moved_copy(entry: Entry, source_arn: str | None, now_ms: int, *, fifo: bool) -> Message:
-    """Return the message to send; retention starts again in a FIFO queue and continues in a standard one, as on AWS.
-
-    The receives of a dead letter are counted on; a message that is moved by a task starts again.
-    """
+def moved_copy(
+    entry: Entry, source_arn: str | None, now_ms: int, new_ids: Callable[[], list[str]], *, fifo: bool
+) -> Message:
+    """Return the message to send: a dead letter of the queue with this ARN, or a new message if a task moves it."""
     message = entry.message
     notes = {key: value for key, value in message.notes.items() if key not in _MOVE_NOTES}
-    if source_arn is not None:
-        notes[SOURCE_ARN] = source_arn
-        notes[_EARLIER_RECEIVES] = str(total_receives(entry))
-        notes[_FIRST_RECEIVED] = str(first_received_ms(entry))
-    return msgspec.structs.replace(
-        message, sent_ms=now_ms if fifo else message.sent_ms, deliver_at_ms=0, notes=notes or NO_ATTRIBUTES
-    )
+    copy = msgspec.structs.replace(message, sent_ms=now_ms, deliver_at_ms=0, notes=notes or NO_ATTRIBUTES)
+    if source_arn is None:
+        return msgspec.structs.replace(copy, id=new_ids()[0])
+    # The receives are counted on.
+    notes[SOURCE_ARN] = source_arn
+    notes[_EARLIER_RECEIVES] = str(total_receives(entry))
+    notes[_FIRST_RECEIVED] = str(first_received_ms(entry))
+    if fifo:
+        # Retention starts again, and two messages that had the same deduplication id in their source are both kept.
+        return msgspec.structs.replace(copy, notes=notes, dedup_id=message.id)
+    return msgspec.structs.replace(copy, notes=notes, sent_ms=message.sent_ms)
 
 
 def total_receives(entry: Entry) -> int:

@@ -88,7 +88,7 @@ class RouterWorld:
         return life
 
     def _configuration_of(self, life: RouterLife) -> RouterConfiguration:
-        """Return what a router is told: one that stands by has no pools and no queues."""
+        """Return the configuration of a router: one that stands by has no pools and no queues."""
         return self._configuration if life in self._active else RouterConfiguration()
 
     async def _trouble(self) -> None:

@@ -152,11 +152,12 @@ class JobDeliveries(RepositoryPart):
 
 def _in_queue(tx: Transaction, jobs: Mapping[str, DispatchJob], lease: DeliveryLease) -> list[Row]:
     """Return id and group key of the jobs that are QUEUED, with those that are so because the queue brought them."""
-    ready = [_place(job) for job in jobs.values() if job.status is JobStatus.PENDING and job.due_at_ms <= lease.now_ms]
+    pending = [_place(job) for job in jobs.values() if job.status is JobStatus.PENDING]
     queued = [_place(job) for job in jobs.values() if job.status is JobStatus.QUEUED]
-    # The scheduler has not marked these yet, or assumes that their publication failed.
-    arrived = {job.id for job in move(tx, "arrive", ready, now_ms=lease.now_ms, lease_until_ms=lease.until_ms)}
-    return queued + [place for place in ready if place[0] in arrived]
+    # The scheduler has not marked these yet, or assumes that their publication failed. It knows which of them are due:
+    # by the clock of this process they may not be so yet, and to answer that would end the only pointer.
+    arrived = {job.id for job in move(tx, "arrive", pending, now_ms=lease.now_ms, lease_until_ms=lease.until_ms)}
+    return queued + [place for place in pending if place[0] in arrived]
 
 
 def _beginning(job_ids: Collection[str], now_ms: int) -> dict[str, object]:

@@ -276,14 +276,14 @@ RETURNING id
 
 -- begin_jobs --
 -- Of an ordered lane only the first that may go: while it is delivered, the others wait. A job that the queue brings
--- before the scheduler has marked it is in the queue all the same.
+-- before the scheduler has marked it is in the queue all the same. READY jobs are due by the clock of whoever published
+-- them; that of this process may be behind.
 SELECT {job columns} FROM (
     SELECT j.id AS chosen_id, row_number() OVER (
         PARTITION BY j.group_key, CASE WHEN j.mode = {IMMEDIATE} THEN j.id END ORDER BY asked.number
     ) AS place
     FROM {numbered ids} CROSS JOIN jobs AS j
     WHERE j.id = asked.value AND j.state + 0 IN ({READY}, {QUEUED})
-      AND (j.state + 0 = {QUEUED} OR j.due_at_ms <= :now_ms)
       AND {in time j}
       AND NOT EXISTS (SELECT 1 FROM subscriptions AS s WHERE s.id = j.subscription_id AND s.paused)
       AND NOT {held back j}
