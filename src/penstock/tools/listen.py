@@ -7,9 +7,10 @@ from enum import StrEnum
 import msgspec
 
 from penstock.client import BadSignature, Event, verify_webhook
-from penstock.client.event import decode_event
+from penstock.client.event import decode_binary, decode_event
 from penstock.client.receiver import InMemory, KeyArrival, Remembered, read_headers
 from penstock.domain.errors import InvalidArgument
+from penstock.domain.event import BINARY_HEADER, attributes_in
 from penstock.domain.signing import ID_HEADER, SIGNATURE_HEADER
 from penstock.edge.clock import wall_seconds
 from penstock.http.server import HttpServer, Receive, Scope, Send, accept_lifespan, read_body, send_answer, stop_signal
@@ -130,7 +131,7 @@ class Listener:
     def _read(self, headers: Mapping[str, str], body: bytes) -> HeardDelivery:
         signature = self._signature(headers, body)
         answer = _BAD_SIGNATURE if signature is Signed.INVALID else self._status
-        event = _event_in(body)
+        event = _event_in(headers, body)
         webhook_id = headers.get(ID_HEADER, "")
         # A delivery that is not accepted comes again, and does not advance its key.
         accepted = answer // 100 == 2
@@ -176,8 +177,10 @@ async def listen(listener: Listener, host: str, port: int) -> None:
             wait.cancel()
 
 
-def _event_in(body: bytes) -> Event | None:
+def _event_in(headers: Mapping[str, str], body: bytes) -> Event | None:
     try:
+        if BINARY_HEADER in headers:
+            return decode_binary(attributes_in(headers), headers.get("content-type", ""), body)
         return decode_event(body)
     except InvalidArgument:
         return None

@@ -114,6 +114,22 @@ async def test_numbers_that_are_left_out_are_named(world: World, sender: Sender)
     assert world.listener.tally.missing == 1
 
 
+async def test_an_event_in_binary_mode_is_read_from_its_headers(world: World, sender: Sender) -> None:
+    signed = sign([SECRET], "1-a", int(wall_seconds()), b'{"total":7}')
+    headers = {
+        "ce-specversion": "1.0",
+        "ce-id": "1",
+        "ce-source": "/",
+        "ce-type": "orders:paid",
+        "ce-partitionkey": "k%201",
+    }
+    signature = {TIMESTAMP_HEADER: signed.timestamp, SIGNATURE_HEADER: signed.signatures, ID_HEADER: "1-a"}
+    assert await sender.post(headers | signature | {"content-type": "application/json"}, b'{"total":7}') == 200
+    await reported(world, 1)
+    (heard,) = world.heard
+    assert (heard.type, heard.key, heard.data, heard.order) == ("orders:paid", "k 1", {"total": 7}, Place.IN_ORDER)
+
+
 async def test_keys_and_priorities_have_orders_of_their_own(world: World, sender: Sender) -> None:
     await sender.send("5-a")
     await sender.send("4-a", "order-2")
