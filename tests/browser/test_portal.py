@@ -69,7 +69,7 @@ def visitor(browser: Browser, shop: Shop) -> Iterator[Page]:
 
 def test_a_customer_sees_their_own_endpoints_and_deliveries_and_nothing_else(shop: Shop, visitor: Page) -> None:
     asked: list[Request] = []
-    visitor.on("request", asked.append)
+    visitor.on("request", lambda request: asked.append(request))
     visitor.goto(shop.link())
     expect(visitor.get_by_role("link", name="billing")).to_be_visible()
     expect(visitor.get_by_role("link", name="mail")).to_be_visible()
