@@ -6,8 +6,8 @@ import { getAll } from "../data/api.js";
 import { every } from "../data/poll.js";
 
 const ON_MISMATCH = {
-  reject: ["others are refused", "warn"],
-  warn: ["others get a warning", "info"],
+  reject: ["events that differ are refused", "warn"],
+  warn: ["events that differ get a warning", "info"],
   off: ["not checked", ""],
 };
 
