@@ -28,7 +28,7 @@ from penstock.domain.replay import (
     original_id,
 )
 from penstock.domain.subscription import Subscription
-from penstock.events.api.replays import ReplayRoutes
+from penstock.events.api.jobs.replays import ReplayRoutes
 from penstock.events.store.repository.replays import ReplayPart
 from penstock.events.store.statements import codes_of
 from penstock.history.replay.task import ReplayRun, do_part, in_chunks, replays_in

@@ -8,8 +8,8 @@ import pytest
 
 from penstock.delivery.breakers import Breakers
 from penstock.edge.pause import pause
-from penstock.events.api.alerts import AlertRules, AlertWatch
-from penstock.events.api.health_watch import HealthWatch, NoParts
+from penstock.events.api.health.alerts import AlertRules, AlertWatch
+from penstock.events.api.health.watch import HealthWatch, NoParts
 from penstock.events.store.sqlite import sqlite_repository
 from penstock.testing.receiver import Reply
 from tests.rigs.dispatch import DispatchRig, dispatch_rig

@@ -18,8 +18,8 @@ from penstock.client.types import MOST_ON_A_PAGE
 from penstock.console.front import WebFront
 from penstock.domain.ids import TsidFactory
 from penstock.engine.store.memory import MemoryStore
-from penstock.events.api import groups
 from penstock.events.api.app import route_table as jobs_routes
+from penstock.events.api.jobs import groups
 from penstock.events.store.sqlite import sqlite_repository
 from penstock.http.api.paging import cursor_after
 from penstock.router.monitoring.app import route_table as router_routes

@@ -18,7 +18,7 @@ from penstock.domain.ids import TsidFactory
 from penstock.domain.job import DispatchJob
 from penstock.domain.signing import Signature, verify
 from penstock.events.api.app import ApiFront, JobsParts
-from penstock.events.api.health_watch import HealthWatch, NoParts
+from penstock.events.api.health.watch import HealthWatch, NoParts
 from penstock.events.api.server import ApiSettings, api_server
 from penstock.events.portal import PortalTokens
 from penstock.events.process.processor import ProcessMetrics, Processor

@@ -7,7 +7,7 @@ import pytest
 
 from penstock.client.types import HealthCode, HealthReason, HealthStatus
 from penstock.domain.subscription import Subscription
-from penstock.events.api.alerts import AlertRules, AlertState, QuietHours
+from penstock.events.api.health.alerts import AlertRules, AlertState, QuietHours
 
 NOON_MS = 1_700_049_600_000  # 12:00 UTC
 HOUR_MS = 3_600_000

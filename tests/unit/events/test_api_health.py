@@ -8,8 +8,8 @@ from penstock.client.types import HealthCode, HealthReason, HealthStatus
 from penstock.delivery import BreakerView
 from penstock.domain.limits import MIB
 from penstock.domain.subscription import Subscription
-from penstock.events.api.health import HealthFacts, PartStates, assess
-from penstock.events.api.health_watch import DeliveryCounts
+from penstock.events.api.health.report import HealthFacts, PartStates, assess
+from penstock.events.api.health.watch import DeliveryCounts
 from penstock.events.statistics import Dimension, Minute
 from penstock.events.store import SubscriptionLoad
 

@@ -12,12 +12,12 @@ from penstock.events.accept import EventRoutes, TopicFeeds
 from penstock.events.api.changes import CallerRoutes, ChangeRoutes, DatabaseChanges
 from penstock.events.api.event_types import EventTypeRoutes
 from penstock.events.api.feeds import FeedRoutes
-from penstock.events.api.health_watch import HealthRoutes, HealthWatch, PartReader
-from penstock.events.api.jobs import JobDecisionRoutes, JobRoutes
+from penstock.events.api.health.watch import HealthRoutes, HealthWatch, PartReader
+from penstock.events.api.jobs.routes import JobDecisionRoutes, JobRoutes
 from penstock.events.api.pools import PoolRoutes, RouterConfigRoutes
-from penstock.events.api.subscription_state import SubscriptionStateRoutes
-from penstock.events.api.subscriptions import SigningSecretRoutes, SubscriptionRoutes
-from penstock.events.api.trial import TrialRoutes
+from penstock.events.api.subscriptions.routes import SigningSecretRoutes, SubscriptionRoutes
+from penstock.events.api.subscriptions.state import SubscriptionStateRoutes
+from penstock.events.api.subscriptions.trial import TrialRoutes
 from penstock.events.catalogue import EventSchemas
 from penstock.events.fan_out import publisher_for
 from penstock.events.portal import PortalLinkRoutes, PortalScope, PortalTokens

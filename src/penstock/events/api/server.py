@@ -13,9 +13,9 @@ from penstock.domain.job_state import DEFAULT_DISPATCH_POOL
 from penstock.edge.clock import Clock
 from penstock.edge.pause import pause
 from penstock.events.accept import TopicFeeds
-from penstock.events.api.alerts import AlertRules, AlertWatch
 from penstock.events.api.app import ApiFront, JobsParts, jobs_app
-from penstock.events.api.health_watch import HealthCollector, HealthWatch, NoParts
+from penstock.events.api.health.alerts import AlertRules, AlertWatch
+from penstock.events.api.health.watch import HealthCollector, HealthWatch, NoParts
 from penstock.events.api.pools import PoolQueueWatch
 from penstock.events.fan_out import publisher_for
 from penstock.events.portal import PortalTokens

@@ -15,7 +15,7 @@ from penstock.domain.breaker import BreakerState
 from penstock.domain.limits import MINUTE_MS
 from penstock.edge.clock import Clock
 from penstock.edge.disk_space import free_bytes
-from penstock.events.api.health import WINDOW_MINUTES, HealthFacts, PartStates, assess, shortened
+from penstock.events.api.health.report import WINDOW_MINUTES, HealthFacts, PartStates, assess, shortened
 from penstock.events.errors import DatabaseFailed
 from penstock.events.statistics import Dimension, Minute, merged
 from penstock.events.store import JobRepository

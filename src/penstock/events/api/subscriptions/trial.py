@@ -14,7 +14,7 @@ from penstock.domain.outcome import MediationResult, error_text
 from penstock.domain.subscription import Subscription
 from penstock.edge.clock import Clock, wall_ms
 from penstock.events.accept import MEDIA_TYPES, event_of, members_of
-from penstock.events.api.subscriptions import named_subscription
+from penstock.events.api.subscriptions.routes import named_subscription
 from penstock.events.fields import MAX_BATCH_BYTES
 from penstock.events.process import MESSAGE_PREFIXES, MessageTargets
 from penstock.events.store import JobRepository

@@ -19,7 +19,7 @@ from penstock.domain.limits import SECOND_MS
 from penstock.domain.subscription import Subscription
 from penstock.edge.clock import Clock, wall_ms
 from penstock.edge.pause import Pause
-from penstock.events.api.health_watch import HealthWatch
+from penstock.events.api.health.watch import HealthWatch
 from penstock.events.fan_out import FanOut
 from penstock.events.store import JobRepository
 

@@ -25,7 +25,7 @@ from penstock.client.types import (
 )
 from penstock.domain.job import BEFORE_ALL_ATTEMPTS, CreatedJob
 from penstock.edge.clock import Clock
-from penstock.events.api.job_types import attempt_view, job_view, new_job
+from penstock.events.api.jobs.types import attempt_view, job_view, new_job
 from penstock.events.errors import UnknownSubscription
 from penstock.events.fields import MAX_BATCH_BYTES, MAX_ITEM_BYTES, checked_id, checked_job_id
 from penstock.events.payload_search import payload_field

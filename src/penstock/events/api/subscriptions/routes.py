@@ -28,7 +28,7 @@ from penstock.domain.signing import KEY_BYTES, PRIVATE_PREFIX, SigningMethod, me
 from penstock.domain.subscription import Subscription
 from penstock.edge.clock import Clock
 from penstock.edge.randomness import random_bytes
-from penstock.events.api.subscription_types import changed_subscription, new_subscription, subscription_view
+from penstock.events.api.subscriptions.types import changed_subscription, new_subscription, subscription_view
 from penstock.events.errors import UnknownSubscription
 from penstock.events.fields import SMALL_BODY_BYTES, checked_id
 from penstock.events.portal import covers

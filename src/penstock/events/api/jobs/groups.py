@@ -18,7 +18,7 @@ from penstock.domain.order import group_key
 from penstock.domain.pointer import DispatchMode
 from penstock.domain.subscription import Subscription
 from penstock.edge.clock import Clock
-from penstock.events.api.job_types import job_view
+from penstock.events.api.jobs.types import job_view
 from penstock.events.fields import moment_of
 from penstock.events.store import HeldGroup, JobRepository, LaneState
 from penstock.http.api import Call, NoBody, check_no_cursor, first_of, key_before, page_of, route

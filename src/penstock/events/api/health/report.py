@@ -1,4 +1,4 @@
-"""The verdict on a whole Penstock (HEALTH-1): rules from what was read to reasons; `health_watch.py` reads.
+"""The verdict on a whole Penstock (HEALTH-1): rules from what was read to reasons; `watch.py` reads.
 
 Every reason is a sentence with a remedy and a place on the web page. Nothing here asks a clock or a database.
 """

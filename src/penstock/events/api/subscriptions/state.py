@@ -8,8 +8,8 @@ from msgspec import Meta
 
 from penstock.client.types import FailureList, FailureView, SubscriptionReport
 from penstock.domain.errors import Unavailable
-from penstock.events.api.health_watch import HealthWatch
-from penstock.events.api.job_types import attempt_view
+from penstock.events.api.health.watch import HealthWatch
+from penstock.events.api.jobs.types import attempt_view
 from penstock.events.errors import UnknownSubscription
 from penstock.events.fields import checked_id
 from penstock.events.store import FailedDelivery, JobRepository

@@ -13,7 +13,7 @@ from penstock.domain.message import NO_ATTRIBUTES
 from penstock.domain.order import chosen_sequence, is_high_priority
 from penstock.domain.pointer import DispatchMode
 from penstock.domain.subscription import Subscription
-from penstock.events.api.subscription_types import checked_target, masked_headers
+from penstock.events.api.subscriptions.types import checked_target, masked_headers
 from penstock.events.fields import epoch_ms_of, moment_of, optional_moment
 
 

@@ -1,0 +1,1 @@
+"""The verdict on everything, alerts about it, and breakers."""
