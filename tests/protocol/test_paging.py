@@ -217,6 +217,7 @@ async def test_the_queues_of_a_real_sqs_server_come_in_pages_that_queues_may_com
 BOUNDED = {
     "/health": "a verdict names at most some reasons of each kind",
     "/api/v1/subscriptions/{id}/health": "a few kinds of reasons",
+    "/api/v1/subscriptions/{id}/public-keys": "a key per secret, of which there are a few",
     "/api/v1/subscriptions/{id}/failures": "the newest ones, 200 at most; jobs in ERROR are listed as jobs",
     "/api/v1/metrics": "labels have a limited number of values",
     "/api/router/metrics": "labels have a limited number of values",

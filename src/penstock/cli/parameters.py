@@ -59,7 +59,9 @@ SubscriptionId: TypeAlias = Annotated[
 OfSubscription: TypeAlias = Annotated[
     str | None, typer.Option("--subscription", metavar="NAME|ID", help="Only what belongs to this subscription.")
 ]
-Tenant: TypeAlias = Annotated[str | None, typer.Option("--tenant", metavar="NAME", help="The tenant.")]
+_TENANT = typer.Option("--tenant", metavar="NAME", help="The tenant.")
+Tenant: TypeAlias = Annotated[str | None, _TENANT]
+GivenTenant: TypeAlias = Annotated[str, _TENANT]
 HighPriority: TypeAlias = Annotated[
     bool | None,
     typer.Option("--high-priority/--regular-priority", help="Whether it goes before the others of its key."),

@@ -7,7 +7,7 @@ import pytest
 
 from penstock.cli.admin.keys import GrantedRole
 from penstock.http.auth.guard import RequestGuard
-from penstock.http.auth.keys import ApiKey, Caller, KeyFile, Role, caller_of, digest_of, parsed_keys, read_keys
+from penstock.http.auth.keys import GRANTED, ApiKey, Caller, KeyFile, Role, caller_of, digest_of, parsed_keys, read_keys
 from penstock.http.problems import Refused
 from penstock.ops.config.errors import ConfigError
 
@@ -105,4 +105,4 @@ def test_a_role_that_is_not_enough_is_refused_by_name() -> None:
 
 
 def test_the_command_line_knows_all_roles() -> None:
-    assert [*GrantedRole] == [*Role]
+    assert [*GrantedRole] == [*GRANTED]

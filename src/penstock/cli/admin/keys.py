@@ -30,7 +30,7 @@ _RANDOM_BYTES = 30
 
 
 class GrantedRole(StrEnum):
-    """What a key allows: `telemetry.api_keys.Role`, which is not imported before it is needed."""
+    """What a key allows: `http.auth.GRANTED`, which is not imported before it is needed."""
 
     ADMIN = "admin"
     PUBLISHER = "publisher"

@@ -7,7 +7,7 @@ import typer
 from penstock.cli.events.connection import connect, subscription_of
 from penstock.cli.family import examples, family
 from penstock.cli.output import print_json, print_table
-from penstock.cli.parameters import ApiEndpoint, AsJson
+from penstock.cli.parameters import ApiEndpoint, AsJson, GivenTenant
 
 app = family(
     "Give customers a page of their own.",
@@ -29,7 +29,7 @@ def portal_links() -> None:
 )
 def create(
     ctx: typer.Context,
-    tenant: Annotated[str, typer.Option(metavar="NAME", help="The tenant whose subscriptions the page shows.")],
+    tenant: GivenTenant,
     subscription: Annotated[
         str | None, typer.Option(metavar="NAME|ID", help="Only this subscription of the tenant.")
     ] = None,
@@ -57,7 +57,7 @@ def create(
 @app.command(epilog=examples("penstock portal-links revoke --tenant acme"))
 def revoke(
     ctx: typer.Context,
-    tenant: Annotated[str, typer.Option(metavar="NAME", help="The tenant whose links end.")],
+    tenant: GivenTenant,
     endpoint: ApiEndpoint = None,
     as_json: AsJson = False,
 ) -> None:
