@@ -800,6 +800,20 @@ class TestDelivering:
         assert await rig.queue_all() == [second]
         assert (await rig.begin(second)).what is Beginning.BEGUN
 
+    async def test_a_retry_waits_for_its_own_delay_however_often_the_job_came_back_before(self, rig: JobRig) -> None:
+        first, second = await rig.make(), await rig.make()
+        await rig.queue_all()
+        for _ in range(8):
+            assert (await rig.begin(second)).what is Beginning.HELD_BACK
+            rig.clock.advance(10)
+            assert await rig.queue_all() == [second]
+        await rig.deliver(first)
+
+        await rig.deliver(second, TryLater(rig.now_ms + 1000))
+        rig.clock.advance(1)
+
+        assert await rig.claim_ids() == [second]
+
     async def test_immediate_jobs_are_delivered_in_any_order(self, rig: JobRig) -> None:
         first, second = await rig.make(mode=IMMEDIATE), await rig.make(mode=IMMEDIATE)
         await rig.queue_all()

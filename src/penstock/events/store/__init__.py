@@ -25,7 +25,7 @@ from penstock.events.store.repository.inspection import (
     LaneState,
     SubscriptionLoad,
 )
-from penstock.events.store.repository.lane_runs import LaneOffer, LaneRun, Return, credited_run
+from penstock.events.store.repository.lane_runs import LaneOffer, LaneRun, Return, credited_run, return_of
 from penstock.events.store.repository.lanes import AwakeRange, LaneOwner, Lanes, credited_streams
 from penstock.events.store.repository.leader import SCHEDULER
 from penstock.events.store.repository.listing import JobFilter, JobPage
@@ -82,4 +82,5 @@ __all__ = [
     "credited_run",
     "credited_streams",
     "queries",
+    "return_of",
 ]

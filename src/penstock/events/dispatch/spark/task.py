@@ -24,7 +24,7 @@ from penstock.events.dispatch.lane_publisher import USABLE_SHARE, LanePublisher
 from penstock.events.dispatch.pool_queues import DispatchQueue
 from penstock.events.dispatch.settings import Counts
 from penstock.events.dispatch.spark.messages import DispatchReport, TaskRequest
-from penstock.events.store import JobRepository, LaneOffer, LaneRun, Return, credited_run
+from penstock.events.store import JobRepository, LaneOffer, LaneRun, Return, credited_run, return_of
 from penstock.queues import Publisher
 from penstock.spark.database import SparkDatabase
 from penstock.spark.workers import freeze_long_lived_objects
@@ -146,7 +146,7 @@ def lane_runs(batches: Iterable[pyarrow.RecordBatch], lane_credit: int, now_ms: 
             if may_go:
                 high = is_high_priority(sequence)
                 jobs.append(ClaimedJob(job_id, group_key, _MODES[mode], pool, publish_round, due_at_ms, high))
-                returns.append(Return(publish_round - deliveries, updated_at_ms))
+                returns.append(return_of(publish_round, deliveries, due_at_ms, updated_at_ms))
                 tried.append(deliveries > 0 and _MODES[mode] is DispatchMode.BLOCK_ON_ERROR)
         offer = LaneOffer(jobs, returns, tried[:1] == [True], on_their_way)
         yield credited_run(LaneKey(group_key, ordered), turn, lane_pool, offer, lane_credit, now_ms)

@@ -46,11 +46,17 @@ class Return(NamedTuple):
     updated_at_ms: int
 
 
+def return_of(publish_round: int, deliveries: int, due_at_ms: int, updated_at_ms: int) -> Return:
+    """Return how often a job came back: not at all if its last delivery has set when it is due (SCHED-PUBLISH-5)."""
+    is_retry = deliveries > 0 and due_at_ms >= updated_at_ms
+    return Return(0 if is_retry else publish_round - deliveries, updated_at_ms)
+
+
 def run_of(row: LaneRow, content: LaneContent, most: int, lane_credit: int, now_ms: int) -> LaneRun:
     """Return what a lane may give: up to `most` jobs, all for one pool."""
     jobs = [] if row.paused else content.first(most)
     claimed = [claimed_job(row.lane, job) for job in jobs]
-    returns = [Return(job.publish_round - job.delivery_count, job.updated_at_ms) for job in jobs]
+    returns = [return_of(job.publish_round, job.delivery_count, job.due_at_ms, job.updated_at_ms) for job in jobs]
     tried = bool(jobs) and jobs[0].delivery_count > 0 and jobs[0].mode is DispatchMode.BLOCK_ON_ERROR
     offer = LaneOffer(claimed, returns, tried, content.on_their_way)
     run = credited_run(row.lane, row.turn, row.pool, offer, lane_credit, now_ms)

@@ -230,7 +230,8 @@ SELECT min(at_ms) FROM (
 SELECT id, group_key FROM jobs {by jobs_waiting} WHERE state = {WAITING} AND due_at_ms <= :now_ms ORDER BY due_at_ms LIMIT :most
 
 -- promote_jobs --
-UPDATE jobs SET state = {READY}, updated_at_ms = :now_ms WHERE id {among ids} AND state + 0 = {WAITING}
+-- It stays PENDING, and keeps the time of its last change: by that `return_of` knows a retry.
+UPDATE jobs SET state = {READY} WHERE id {among ids} AND state + 0 = {WAITING}
 RETURNING id, group_key, mode, subscription_id, pool, {WAITING}
 
 -- expiring_jobs --
