@@ -381,7 +381,7 @@ class Consumer:
 
     async def resolve(self, *, ignore: float) -> None:
         """Someone looks at the jobs in ERROR, and retries or ignores each."""
-        for errors in self.errors.values():
+        for errors in list(self.errors.values()):
             for job_id in sorted(errors):
                 errors.discard(job_id)
                 self.final.pop(job_id, None)
