@@ -3,7 +3,7 @@
 import asyncio
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import psycopg
@@ -17,9 +17,9 @@ from tests.rigs.penstock_process import Machine, run_penstock, wait_until
 class NodeMachine(Machine):
     """`penstock up --node NAME`."""
 
-    def __init__(self, directory: Path, name: str, database: str) -> None:
+    def __init__(self, directory: Path, name: str, database: str, more: Mapping[str, str] | None = None) -> None:
         options = ("--database", database, "--node", name)
-        settings = {"PENSTOCK_CLUSTER__TTL_S": str(TTL_S)}
+        settings = {"PENSTOCK_CLUSTER__TTL_S": str(TTL_S), **(more or {})}
         super().__init__(directory / name, up_options=options, settings=settings)
 
     def publish(self, *numbers: int) -> None:
