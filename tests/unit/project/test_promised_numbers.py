@@ -24,6 +24,7 @@ from penstock.queues.embedded.table import DEDUP_WINDOW_MS
 from penstock.queues.sqs.client import SqsPolling
 from penstock.queues.sqs.source import PARTIAL_BATCH_PAUSE_S
 from penstock.router import schedule
+from penstock.router.intake import reach
 from penstock.router.monitoring import health, warnings
 from penstock.router.monitoring.seed_routes import MAX_SEEDED
 from penstock.router.pools import counts, pool, pools
@@ -80,6 +81,7 @@ NUMBERS = {
     "consumers are looked at every 60 s": (schedule.MONITOR_S, 60),
     "drained pools every 10 s": (schedule.CLEAN_UP_S, 10),
     "leaks every 30 s": (schedule.LEAK_CHECK_S, 30),
+    "stops are noticed within 5 s": (reach.TICK_S, 5),
     "consumers have 25 s to stop": (ROUTER.stop_consumers_s, 25),
     "deliveries 30 s to end": (ROUTER.drain_pools_s, 30),
     # Warnings and health
