@@ -9,8 +9,9 @@ from pathlib import Path
 from random import Random
 from shutil import which
 from struct import Struct
-from time import sleep
+from time import monotonic, sleep
 
+from scripts.fault_injection.claims import Fault
 from tests.rigs.penstock_process import Machine, descendants
 
 _DISK = "384m"
@@ -72,7 +73,7 @@ class Faults:
         self._rng = rng
         self._clock = clock
         self._disk = disk
-        self.counts: dict[str, int] = {}
+        self.injected: list[Fault] = []
         kinds: dict[str, tuple[int, Callable[[], None]]] = {
             "kill a part": (6, self._kill_part),
             "kill all": (1, self._kill_all),
@@ -86,8 +87,9 @@ class Faults:
     def inject(self) -> str:
         """Inject one fault, and return its name when what it lasts is over."""
         (name,) = self._rng.choices(list(self._kinds), self._weights)
+        began_s = monotonic()
         self._kinds[name]()
-        self.counts[name] = self.counts.get(name, 0) + 1
+        self.injected.append(Fault(name, began_s, monotonic()))
         return name
 
     def heal(self) -> None:

@@ -1,10 +1,11 @@
-"""Run `penstock up` under random faults while events are published, and judge every delivery."""
+"""Run `penstock up` under random faults while events are published; judge deliveries, and what it says of itself."""
 
 import argparse
 import asyncio
 import json
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +14,7 @@ from time import monotonic
 from urllib.error import URLError
 from urllib.request import Request, urlopen
 
+from scripts.fault_injection.claims import Claims, raised, untrue
 from scripts.fault_injection.faults import Faults, SetClock, SmallDisk
 from scripts.fault_injection.witness import Verdict, Witness, judged
 from tests.rigs.penstock_process import LOOPBACK, SECRET, Machine
@@ -21,6 +23,8 @@ SUBSCRIBERS = ("steady", "flaky")
 PLACES = ("inline", "spark", "postgres")
 KEYS = 20
 BATCH = 10
+# At the end nothing is wrong any more, and everything has to say so.
+CALM_S = 50
 RETRIES = ",".join(["1"] * 50)
 
 
@@ -76,6 +80,8 @@ async def torture(place: str, database: str, options: argparse.Namespace) -> boo
                 target = ("--pattern", "torture:**", "--target", f"{witness.url}/{name}")
                 machine.penstock("subscriptions", "create", name, *target, "--retry", RETRIES)
             faults, publisher = Faults(machine, rng, clock, disk), Publisher(machine, rng, options.rate)
+            claims = Claims(lambda: machine.addresses)
+            watching = asyncio.ensure_future(claims.watch())
             began_s = monotonic()
             publishing = asyncio.ensure_future(publisher.publish_until(began_s + options.seconds))
             while not publishing.done():
@@ -86,10 +92,14 @@ async def torture(place: str, database: str, options: argparse.Namespace) -> boo
             await publishing
             await asyncio.to_thread(faults.heal)
             verdict = await _settled(publisher, witness, options.patience)
-            if not verdict.is_clean:
-                _keep(Path(directory), witness, options)
-    _report(place, verdict, faults.counts, options)
-    return verdict.is_clean
+            await asyncio.sleep(CALM_S)
+            watching.cancel()
+            lies = untrue(claims.said, faults.injected)
+            if lies or not verdict.is_clean:
+                _keep(Path(directory), witness, claims, options)
+    _report(place, verdict, faults, options)
+    _report_claims(claims, lies)
+    return verdict.is_clean and not lies
 
 
 async def _settled(publisher: Publisher, witness: Witness, patience_s: float) -> Verdict:
@@ -120,18 +130,30 @@ def _machine(directory: Path, place: str, database: str) -> Iterator[tuple[Machi
         disk.close()
 
 
-def _keep(directory: Path, witness: Witness, options: argparse.Namespace) -> None:
+def _keep(directory: Path, witness: Witness, claims: Claims, options: argparse.Namespace) -> None:
     if options.keep:
         kept = Path(options.keep)
         kept.mkdir(parents=True, exist_ok=True)
         (kept / "up.log").write_text((directory / "up.log").read_text())
         (kept / "visits.json").write_text(json.dumps(witness.visits))
+        (kept / "claims.json").write_text(json.dumps(claims.said))
 
 
-def _report(place: str, verdict: Verdict, counts: dict[str, int], options: argparse.Namespace) -> None:
-    faults = ", ".join(f"{name} {count}" for name, count in sorted(counts.items()))
-    print(f"{place}: seed {options.seed}, {options.seconds:g} s, {sum(counts.values())} faults ({faults})")
+def _report(place: str, verdict: Verdict, faults: Faults, options: argparse.Namespace) -> None:
+    counts = Counter(fault.name for fault in faults.injected)
+    listed = ", ".join(f"{name} {count}" for name, count in sorted(counts.items()))
+    print(f"{place}: seed {options.seed}, {options.seconds:g} s, {counts.total()} faults ({listed})")
     print("  " + ", ".join(f"{name} {value}" for name, value in verdict._asdict().items()), flush=True)
+
+
+def _report_claims(claims: Claims, lies: list[str]) -> None:
+    codes = raised(claims.said)
+    listed = ", ".join(f"{code} {count}" for code, count in sorted(codes.items())) or "none"
+    print(
+        f"  asked {len(claims.said)} times: {sum(codes.values())} warnings ({listed}), untrue {len(lies)}", flush=True
+    )
+    for lie in lies:
+        print(f"  untrue: {lie}", flush=True)
 
 
 @contextmanager
