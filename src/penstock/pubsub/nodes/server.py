@@ -43,14 +43,14 @@ async def serve_pubsub_node(
 ) -> None:
     """Serve until SIGINT or SIGTERM; then hand the topics over and finish what is in progress."""
     membership = NodeMembership(node.database, PART, node.ttl_s)
-    hops = CallSignatures(await membership.create((SHARD,)), clock)
+    hops = CallSignatures(await membership.create((SHARD,)), membership.clock)
     calls = OwnerCalls(membership, hops, GRPC_OPTIONS)
 
     @asynccontextmanager
     async def open_shard(_: str) -> AsyncIterator[ServedTopics]:
         store = open_store()
         try:
-            async with open_services(store, clock, ids, settings) as services:
+            async with open_services(store, membership.clock, ids, settings) as services:
                 try:
                     yield ServedTopics(services, store.epoch, lambda: store.lost, store.require_owned)
                 finally:
