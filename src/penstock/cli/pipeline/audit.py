@@ -123,8 +123,9 @@ def golden_day(
         place = keep or Path(directory)
         private_directory(place)
         database = SparkDatabase(f"sqlite://{quote(str(place.absolute()))}/jobs.db")
-        rehearsed = rehearse(spark, database, f"{directory}/checkpoint", day)
+        rehearsed = rehearse(spark, database, f"{directory}/checkpoint", day, _say_step)
         if keep is not None:
+            _say_step("filling the lake")
             fill_lake(spark, database, str(keep.absolute() / "lake"), f"{directory}/facts")
     for title, result in (("As it was", rehearsed.day), ("With breaches", rehearsed.broken)):
         typer.echo(f"{title}: {verdict(result)}")
@@ -134,6 +135,10 @@ def golden_day(
         typer.echo(f"the day is in {keep}: penstock pipeline audit --data {keep}, penstock pipeline sql --data {keep}")
     if not (rehearsed.day.is_clean and rehearsed.broken.totals == PLANTED):
         raise typer.Exit(BROKEN)
+
+
+def _say_step(step: str) -> None:
+    typer.echo(f"{step} …", err=True)
 
 
 def _window(

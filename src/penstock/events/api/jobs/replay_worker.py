@@ -79,7 +79,7 @@ async def matching_jobs(repository: JobRepository, selection: ReplaySelection) -
 
 def is_done_here(selection: ReplaySelection) -> bool:
     """Return whether `matching_jobs` knows all that a selection asks for; Spark knows more."""
-    return selection == msgspec.structs.replace(selection, key=None, failed_since_ms=None)
+    return selection == msgspec.structs.replace(selection, key=None, failed_since_ms=None, sql=None)
 
 
 class JobOrder(AbstractContextManager["JobOrder"]):
