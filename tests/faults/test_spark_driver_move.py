@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.long, pytest.mark.xdist_group("spark")]
 
 POOL = "MOVING"
 GROUPS = 100
-FIRST, REST = 1_500, 6_000
+FIRST, REST = 600, 4_000
 SETTINGS = {
     "PENSTOCK_JOBS__AUTH_SECRET": "a secret that all nodes share",
     "PENSTOCK_SCHEDULER__STANDBY": "sql",

@@ -7,7 +7,7 @@ from hashlib import sha256
 from pathlib import Path
 from shlex import quote
 
-from penstock.spark import worker_start
+from penstock.spark.sources import worker_start
 
 _STREAMING = "pyspark.sql.streaming."
 """Modules of workers that connect by themselves. A daemon forks the others, and has a setting for its limit."""
@@ -21,7 +21,7 @@ def cache_directory() -> Path:
 def worker_python(python: str) -> str:
     """Return the command that Spark should start workers with: a script, or the same Python if none can be written."""
     text = (
-        "#!/bin/sh\n# Workers of streaming sources connect to Spark at once: penstock/spark/worker_start.py says why.\n"
+        "#!/bin/sh\n# penstock/spark/sources/worker_start.py says why.\n"
         f'case "$2" in {_STREAMING}*) exec {quote(python)} {quote(worker_start.__file__)} "$2" ;; esac\n'
         f'exec {quote(python)} "$@"\n'
     )
