@@ -6,7 +6,7 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from threading import Event
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
@@ -157,7 +157,7 @@ class ProgressLine:
         if self._quiet or (not self._on_terminal and now_s < self._shown_s + _IN_A_PIPE_S):
             return
         self._shown_s = now_s
-        line = progress_text(progress, self._total, self._rate())
+        line = progress_text(progress, self._total, self._rate(), datetime.now(UTC))
         typer.echo(f"{_CLEAR_LINE}{line}" if self._on_terminal else line, err=True, nl=not self._on_terminal)
 
     def clear(self) -> None:
@@ -170,12 +170,13 @@ class ProgressLine:
         return (last - first) / (last_s - first_s) if last_s > first_s else 0.0
 
 
-def progress_text(progress: "ReplayProgress", total: int, per_s: float) -> str:
+def progress_text(progress: "ReplayProgress", total: int, per_s: float, now: datetime) -> str:
     """Return the line for a reader."""
     left = max(0, total - progress.looked_at)
     parts = [f"{progress.looked_at} of {total} jobs", f"{per_s:.0f}/s"]
     if per_s > 0 and left:
-        parts.append(f"{left / per_s:.0f} s left")
+        left_s = left / per_s
+        parts.append(f"{_duration(left_s)} left, until {now + timedelta(seconds=left_s):%H:%M:%SZ}")
     if progress.failed or progress.held_back:
         parts.append(f"{progress.failed} failed, {progress.held_back} held back")
     return ", ".join(parts)
