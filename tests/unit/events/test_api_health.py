@@ -196,11 +196,12 @@ def test_deliveries_are_counted_once_while_their_minute_grows() -> None:
     [
         ({}, "larger concurrency, or rate"),
         ({"recent": {"s1": minute(delivered=100)}}, "larger concurrency, or rate"),
+        ({"recent": {"s1": minute(delivered=100, deferred=101)}}, "puts most deliveries off"),
         ({"recent": {"s1": minute(failed=20)}}, "when its endpoint answers"),
         ({"breakers": [breaker("https://billing.example/hook")]}, "when its endpoint answers"),
     ],
 )
-def test_a_larger_pool_is_no_remedy_for_an_endpoint_that_fails(given: dict[str, Any], remedy: str) -> None:
+def test_a_larger_pool_is_no_remedy_for_an_endpoint_that_fails_or_puts_off(given: dict[str, Any], remedy: str) -> None:
     since_ms = NOW_MS - 600_000
     late = {"loads": {"s1": SubscriptionLoad(waits_since_ms=since_ms)}}
     report = assess(facts(**late, **given))

@@ -247,6 +247,8 @@ def _subscription_reasons(
 def _remedy_of_lateness(recent: Minute | None, breaker: BreakerState) -> str:
     if breaker is not BreakerState.CLOSED or (recent is not None and is_failing(recent)):
         return "its jobs go on when its endpoint answers with success again"
+    if recent is not None and recent.deferred > recent.delivered:
+        return "its endpoint puts most deliveries off (429, or `ack: false`): it has to take more"
     return "if the subscriber can take more, give its pool a larger concurrency, or rate: `penstock pools set`"
 
 
