@@ -132,7 +132,8 @@ def test_a_fifo_handle_after_a_restart(own_sqs: SqsServer, planned: bool) -> Non
 
 def test_a_deploy_redelivers_nothing_that_consumers_hold(own_sqs: SqsServer) -> None:
     client = own_sqs.anyone
-    url = client.create_queue(QueueName="plain")["QueueUrl"]
+    # Longer than this test may take on a busy machine.
+    url = client.create_queue(QueueName="plain", Attributes={"VisibilityTimeout": "3600"})["QueueUrl"]
     for start in range(0, 300, 10):
         entries = [{"Id": str(n), "MessageBody": str(n)} for n in range(start, start + 10)]
         client.send_message_batch(QueueUrl=url, Entries=entries)
@@ -147,7 +148,7 @@ def test_a_deploy_redelivers_nothing_that_consumers_hold(own_sqs: SqsServer) -> 
 def test_a_handle_of_before_a_crash_names_a_message_behind_many(own_sqs: SqsServer) -> None:
     """The message is not in memory when its handle comes: it is read first, so that a delete deletes."""
     client = own_sqs.anyone
-    url = client.create_queue(QueueName="deep")["QueueUrl"]
+    url = client.create_queue(QueueName="deep", Attributes={"VisibilityTimeout": "3600"})["QueueUrl"]
     body = "x" * 100_000
     for number in range(20):
         entries = [{"Id": str(n), "MessageBody": f"{number} {n} {body}"} for n in range(10)]
