@@ -3,15 +3,15 @@
 import os
 import signal
 import subprocess
-from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from random import Random
 from shutil import which
 from struct import Struct
-from time import sleep
+from time import monotonic, sleep
 
+from scripts.fault_injection.claims import Fault
 from tests.rigs.penstock_process import Machine, descendants
 
 _DISK = "384m"
@@ -75,7 +75,7 @@ class Faults:
         self._clock = clock
         self._disk = disk
         self._stop_all_s = stop_all_s
-        self.counts: Counter[str] = Counter()
+        self.injected: list[Fault] = []
         kinds: dict[str, tuple[int, Callable[[], None]]] = {
             "kill a part": (6, self._kill_part),
             "kill all": (3 if stop_all_s else 1, self._kill_all),
@@ -91,8 +91,9 @@ class Faults:
     def inject(self) -> str:
         """Inject one fault, and return its name when what it lasts is over."""
         (name,) = self._rng.choices(list(self._kinds), self._weights)
+        began_s = monotonic()
         self._kinds[name]()
-        self.counts[name] += 1
+        self.injected.append(Fault(name, began_s, monotonic()))
         return name
 
     def heal(self) -> None:

@@ -1,4 +1,7 @@
-"""Run `penstock up`, or three nodes of it, under random faults while events are published, and judge every delivery."""
+"""Run `penstock up`, or three nodes of it, under random faults while events are published.
+
+Every delivery is judged, and, of a machine that is alone, also what it says of itself.
+"""
 
 import argparse
 import asyncio
@@ -14,6 +17,7 @@ from time import monotonic
 from urllib.error import URLError
 from urllib.request import Request, urlopen
 
+from scripts.fault_injection.claims import Claims, Fault, raised, untrue
 from scripts.fault_injection.faults import Faults, SetClock, SmallDisk
 from scripts.fault_injection.witness import Verdict, Witness, judged
 from tests.rigs.penstock_process import LOOPBACK, SECRET, Machine
@@ -24,6 +28,8 @@ NODES = ("a", "b", "c")
 TTL_S = 3
 KEYS = 20
 BATCH = 10
+# At the end nothing is wrong any more, and everything has to say so.
+CALM_S = 50
 RETRIES = ",".join(["1"] * 50)
 
 
@@ -84,6 +90,8 @@ async def torture(place: str, database: str, options: argparse.Namespace) -> boo
             of_node = 3 * TTL_S if place == "nodes" else 0
             faults = [Faults(machine, rng, clock, disk, of_node) for machine, clock, disk in rigs]
             publisher = Publisher(machines, rng, options.rate)
+            claims = Claims(lambda: machines[0].addresses)
+            watching = asyncio.ensure_future(claims.watch()) if place != "nodes" else None
             began_s = monotonic()
             publishing = asyncio.ensure_future(publisher.publish_until(began_s + options.seconds))
             while not publishing.done():
@@ -95,10 +103,17 @@ async def torture(place: str, database: str, options: argparse.Namespace) -> boo
             for each in faults:
                 await asyncio.to_thread(each.heal)
             verdict = await _settled(publisher, witness, options.patience)
-            if not verdict.is_clean:
-                _keep(Path(directory), witness, options)
-    _report(place, verdict, sum((each.counts for each in faults), Counter()), options)
-    return verdict.is_clean
+            lies: list[str] = []
+            if watching is not None:
+                await asyncio.sleep(CALM_S)
+                watching.cancel()
+                lies = untrue(claims.said, faults[0].injected)
+            if lies or not verdict.is_clean:
+                _keep(Path(directory), witness, claims, options)
+    _report(place, verdict, [fault for each in faults for fault in each.injected], options)
+    if watching is not None:
+        _report_claims(claims, lies)
+    return verdict.is_clean and not lies
 
 
 async def _settled(publisher: Publisher, witness: Witness, patience_s: float) -> Verdict:
@@ -135,19 +150,31 @@ def _machine(directory: Path, place: str, node: str, database: str) -> Iterator[
         disk.close()
 
 
-def _keep(directory: Path, witness: Witness, options: argparse.Namespace) -> None:
+def _keep(directory: Path, witness: Witness, claims: Claims, options: argparse.Namespace) -> None:
     if options.keep:
         kept = Path(options.keep)
         kept.mkdir(parents=True, exist_ok=True)
         for log in directory.rglob("up.log"):
             (kept / f"{log.parent.name}.log").write_text(log.read_text())
         (kept / "visits.json").write_text(json.dumps(witness.visits))
+        (kept / "claims.json").write_text(json.dumps(claims.said))
 
 
-def _report(place: str, verdict: Verdict, counts: dict[str, int], options: argparse.Namespace) -> None:
-    faults = ", ".join(f"{name} {count}" for name, count in sorted(counts.items()))
-    print(f"{place}: seed {options.seed}, {options.seconds:g} s, {sum(counts.values())} faults ({faults})")
+def _report(place: str, verdict: Verdict, faults: Sequence[Fault], options: argparse.Namespace) -> None:
+    counts = Counter(fault.name for fault in faults)
+    listed = ", ".join(f"{name} {count}" for name, count in sorted(counts.items()))
+    print(f"{place}: seed {options.seed}, {options.seconds:g} s, {counts.total()} faults ({listed})")
     print("  " + ", ".join(f"{name} {value}" for name, value in verdict._asdict().items()), flush=True)
+
+
+def _report_claims(claims: Claims, lies: list[str]) -> None:
+    codes = raised(claims.said)
+    listed = ", ".join(f"{code} {count}" for code, count in sorted(codes.items())) or "none"
+    print(
+        f"  asked {len(claims.said)} times: {sum(codes.values())} warnings ({listed}), untrue {len(lies)}", flush=True
+    )
+    for lie in lies:
+        print(f"  untrue: {lie}", flush=True)
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 import psycopg
 
 from tests.cluster.history import ClusterHistory, Deletion, Receipt, Sent
-from tests.cluster.rig import TTL_S, ClusterNode
+from tests.cluster.rig import ClusterNode
 from tests.rigs.connection_cutter import ConnectionProxy, Cutter
 from tests.rigs.penstock_process import wait_until
 from tests.rigs.set_clock import SetClock
@@ -30,6 +30,7 @@ from tests.rigs.set_clock import SetClock
 NODES = 3
 GROUPS = 4
 LEASE_S = 4
+TTL_S = 3
 SHARDS = 4
 # Two shards, each with a queue; the second one's partitions are in two more databases.
 QUEUES = {
@@ -64,7 +65,11 @@ class FaultyCluster:
                 "--fifo-partition-map",
                 PLACES,
                 shards=SHARDS,
-                settings={"PENSTOCK_SQS__DATABASES": databases, **clock.settings},
+                settings={
+                    "PENSTOCK_SQS__DATABASES": databases,
+                    "PENSTOCK_CLUSTER__TTL_S": str(TTL_S),
+                    **clock.settings,
+                },
             )
             for number, (at, link, clock) in enumerate(zip(self.databases, self.links, self.clocks, strict=True))
         ]

@@ -194,6 +194,26 @@ async def test_a_send_that_the_store_refuses_fails_and_leaves_nothing(tmp_path: 
         assert await rig.receive(url) == 1
 
 
+@pytest.mark.parametrize("timeout_s", [0, 5])
+@pytest.mark.parametrize("late", [False, True])
+async def test_a_change_of_visibility_that_the_store_refuses_fails(tmp_path: Path, timeout_s: int, late: bool) -> None:
+    """In a queue that keeps its leases an answer means that the change survives a crash."""
+    async with AsyncExitStack() as stack:
+        store = TouchyStore(tmp_path / "home.db")
+        rig = await opened(stack, {"": store})
+        url = await rig.create("q", DurableLeases="true", VisibilityTimeout="60")
+        await rig.send(url, "g")
+        (message,) = (await rig.act("ReceiveMessage", ReceiveMessageRequest(url))).messages
+        change = ChangeMessageVisibilityRequest(url, message.receipt_handle, timeout_s)
+        if late:  # a handle that is not the latest
+            await rig.act("ChangeMessageVisibility", ChangeMessageVisibilityRequest(url, message.receipt_handle, 0))
+            assert await rig.receive(url) == 1
+        store.refuse = True
+        with pytest.raises(StoreFailed):
+            await rig.act("ChangeMessageVisibility", change)
+        store.refuse = False
+
+
 async def test_a_message_is_hidden_for_twelve_hours_in_all() -> None:
     async with AsyncExitStack() as stack:
         clock = VirtualClock()

@@ -64,7 +64,9 @@ async def serve_pubsub_node(
     server = GrpcServer([calls], lambda: None, settings.host, settings.port, allow_remote=remote)
     # Open to every machine: it answers signed calls only.
     hop_host = "127.0.0.1" if node.advertise is None else "0.0.0.0"
-    hop_server = GrpcServer([HopCalls(calls, hops)], lambda: None, hop_host, node.port, allow_remote=True)
+    hop_server = GrpcServer(
+        [HopCalls(calls, hops)], lambda: None, hop_host, node.port, allow_remote=True, between_nodes=True
+    )
     stop = stop_signal(probes)
     async with probes, hop_server, server:
         me = Node(node.name, f"{ids.next_value(clock.now_ms()):x}", node.advertise or hop_server.address)
