@@ -94,6 +94,20 @@ def test_the_overview_tells_what_was_delivered(site: Site, page: Page) -> None:
     expect(past.locator("path.area")).to_have_count(4)
 
 
+def test_the_overview_shows_what_the_database_counted_until_it_has_measured(site: Site, page: Page) -> None:
+    receiver = site.receiver()
+    subscription = site.subscribe(receiver)
+    site.publish(subscription, 1)
+    site.wait_for(subscription, ["COMPLETED"])
+    # The measurements never come.
+    page.route("**/api/v1/metrics", lambda _: None)
+    opened(page, "overview")
+
+    expect(page.locator("#throughput .note")).to_have_text("last 5 minutes")
+    expect(page.locator("#success-rate .value")).to_have_text(re.compile(r"^[\d.]+ %$"))
+    expect(page.locator("#latency .value")).to_have_text(re.compile(r"^\d+ ms$|^[\d.]+ s$"))
+
+
 def test_the_overview_says_what_is_wrong_and_what_to_do(site: Site, page: Page) -> None:
     receiver = site.receiver()
     receiver.status = 500

@@ -136,7 +136,7 @@ def route_table(parts: JobsParts, pools_changed: Callable[[], None] = _ignore_ch
     return RouteTable(
         *routes_of(
             EventRoutes(repository, publisher, schemas, new_id, clock, parts.spans),
-            JobRoutes(repository, new_id, clock),
+            JobRoutes(repository, parts.courier.secret_box, new_id, clock),
             JobDecisionRoutes(repository, clock),
             SubscriptionRoutes(repository, parts.courier.secret_box, new_id, clock, pools_changed, refusal),
             SigningSecretRoutes(repository, parts.courier.secret_box),
