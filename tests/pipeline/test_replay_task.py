@@ -11,6 +11,7 @@ import pytest
 from penstock.delivery import CourierSettings
 from penstock.delivery.webhook.courier import Courier, WebhookDelivery
 from penstock.delivery.webhook.request import DeliveryRequest
+from penstock.delivery.webhook.secret_box import SecretBox
 from penstock.domain.job_state import JobStatus
 from penstock.domain.outcome import SUCCESS, AttemptOutcome
 from penstock.domain.pointer import DispatchMode
@@ -260,6 +261,8 @@ async def crowded(clock: LoopClock) -> list[int]:
     answers = asyncio.Event()
 
     class Slow:
+        secret_box = SecretBox()
+
         async def deliver(self, request: DeliveryRequest) -> WebhookDelivery:
             begun_ms.append(clock.now_ms())
             await answers.wait()

@@ -222,6 +222,7 @@ BOUNDED = {
     "/api/v1/metrics": "labels have a limited number of values",
     "/api/router/metrics": "labels have a limited number of values",
     "/api/v1/statistics/history": "a step per minute of two days at most",
+    "/api/v1/replays": "the newest ones, a few",
     "/api/v1/feeds": "a feed per topic that an administrator made one",
     "/api/router/config": "routers read their configuration as a whole",
     "/api/pipeline": "a query per stream of the pipeline",

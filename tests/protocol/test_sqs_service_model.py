@@ -170,8 +170,9 @@ def a_message() -> dict[str, Any]:
 
 
 def a_label(world: World) -> str:
-    """The label of a permission that exists."""
+    """The label of a permission that exists, the only one, as a policy has 20 statements at most."""
     label = f"l-{uuid4().hex}"
+    world.client.set_queue_attributes(QueueUrl=world.plain, Attributes={"Policy": ""})
     world.client.add_permission(QueueUrl=world.plain, Label=label, AWSAccountIds=["123456789012"], Actions=["*"])
     return label
 
