@@ -195,7 +195,7 @@ class Processor:
     async def _give_up(self, context: "_JobContext", attempt: Attempt) -> None:
         job, reason = context.job, attempt.error or ""
         self._metrics.given_up()
-        log.warning("a job ended in ERROR after attempt %d: %s", attempt.number, reason, extra={"job": job.id})
+        log.warning("a job ended in ERROR after attempt %d: %s", job.attempt_count + 1, reason, extra={"job": job.id})
         topic = None if context.subscription is None else context.subscription.dead_letter_topic
         if topic is None:
             return
@@ -220,7 +220,7 @@ def _log_failure(context: "_JobContext", attempt: Attempt, judgement: Judgement,
     name = None if context.subscription is None else context.subscription.name
     log.info(
         "attempt %d failed: %s; %s",
-        attempt.number,
+        job.attempt_count + 1,  # of the schedule: deferrals are none
         attempt.error,
         then,
         extra={"job": job.id, "subscription": name, "group": job.group_key, "pool": job.pool},

@@ -22,18 +22,8 @@ from penstock.edge.pulse import LoopPulse
 from penstock.queues.batcher import Batcher
 from penstock.queues.errors import BrokerQueueNotFound
 from penstock.queues.port import Confirmation, Received
-from penstock.queues.sqs.client import (
-    GROUP_ATTRIBUTE,
-    MAX_BATCH,
-    PENSTOCK_ATTRIBUTE,
-    DeleteEntry,
-    FailedEntry,
-    SqsClient,
-    SqsMessage,
-    SqsPolling,
-    VisibilityEntry,
-    failure,
-)
+from penstock.queues.sqs.actions import DeleteEntry, FailedEntry, SqsMessage, VisibilityEntry
+from penstock.queues.sqs.client import GROUP_ATTRIBUTE, MAX_BATCH, PENSTOCK_ATTRIBUTE, SqsClient, SqsPolling, failure
 from penstock.queues.sqs.watch import SharedServers
 from penstock.queues.uri import SqsUri
 
