@@ -7,7 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.domain.errors import InvalidArgument
-from penstock.domain.signing import Signature, check_verifier, key_of, method_of, sign, verifier_of, verify
+from penstock.domain.signing import (
+    Signature,
+    SigningMethod,
+    check_verifier,
+    key_of,
+    method_of,
+    secret_of,
+    sign,
+    verifier_of,
+    verify,
+)
 
 # The specification's published example.
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -18,6 +28,13 @@ EXPECTED = "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
 
 OTHER_SECRET = "whsec_b2xkIHNlY3JldCBvZiBhIHN1YnNjcmliZXI="
 NOW_MS = TIMESTAMP_S * 1000
+
+
+@pytest.mark.parametrize(("method", "prefix"), [(SigningMethod.HMAC, "whsec_"), (SigningMethod.ED25519, "whsk_")])
+def test_a_secret_says_how_it_signs_and_has_its_key(method: SigningMethod, prefix: str) -> None:
+    secret = secret_of(method, bytes(range(32)))
+    assert method_of(secret) is method
+    assert b64decode(secret.removeprefix(prefix)) == bytes(range(32))
 
 
 def test_the_published_example_has_its_published_signature() -> None:

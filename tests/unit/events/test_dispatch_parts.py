@@ -449,6 +449,7 @@ async def test_a_standby_of_no_known_kind_is_refused(standby: str) -> None:
 def test_a_lease_that_is_renewed_less_than_twice_in_its_time_is_refused() -> None:
     with pytest.raises(InvalidArgument, match="twice"):
         SchedulerRole(scheduler=SchedulerSettings(), lease_ttl_s=10, lease_renew_s=6)
+    assert SchedulerRole(scheduler=SchedulerSettings(), lease_ttl_s=10, lease_renew_s=5).lease_renew_s == 5
 
 
 def test_the_checker_names_the_errors_that_block_a_group() -> None:
