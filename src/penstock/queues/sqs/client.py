@@ -202,10 +202,10 @@ class SqsClient:
         request = AttributesRequest(queue_url, list(names))
         return (await self._call("GetQueueAttributes", _encode(request), _decode_attributes)).attributes
 
-    def receive_body(self, visibility_s: int | None) -> bytes:
+    def receive_body(self, visibility_s: int | None, *, waits: bool = True) -> bytes:
         """Return the body of a ReceiveMessage, which is always the same for one consumer."""
         names = ["MessageGroupId"]
-        most, wait_s = self._polling.most, self._polling.wait_s
+        most, wait_s = self._polling.most, self._polling.wait_s if waits else 0
         return _encode(ReceiveRequest(self._queue_url, most, wait_s, names, [GROUP_ATTRIBUTE], visibility_s))
 
     async def receive(self, body: bytes) -> list[SqsMessage]:
