@@ -18,7 +18,7 @@ from penstock.events.store.sqlite import sqlite_repository
 from tests.browser.receiver import Receiver, ReceiverThread
 from tests.rigs.penstock_process import Machine, wait_until
 
-WAIT_S = 60
+WAIT_S = 120
 
 
 class Site:

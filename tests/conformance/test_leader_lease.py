@@ -17,8 +17,8 @@ from penstock.events.store.postgres import postgres_repository
 from penstock.events.store.repository import JobRepository
 from penstock.events.store.sqlite import sqlite_repository
 from penstock.testing.clock import VirtualClock
-from tests.services.nats import free_port
 from tests.services.redis import RedisServer
+from tests.services.server_process import free_port
 
 WITHIN_S = 20
 TTL_S = 30.0

@@ -22,6 +22,7 @@ from penstock.engine.store.sqlite import SqliteStore
 from penstock.engine.stored_queue import StoredQueue
 from penstock.engine.stream import Stream
 from penstock.testing.clock import VirtualClock
+from tests.rigs.virtual_pauses import until
 
 LONG_S = 60.0
 DEDUP_MS = 300_000
@@ -132,13 +133,6 @@ async def rig(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[R
     await made.open()
     yield made
     await made.shell.close()
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Let others run until a condition holds."""
-    async with asyncio.timeout(LONG_S):
-        while not condition():  # noqa: ASYNC110 there is no event for what a test looks at
-            await asyncio.sleep(0)
 
 
 def numbered(first: int, last: int) -> list[str]:

@@ -9,8 +9,9 @@ import pytest
 
 from penstock.spark.errors import SparkUnavailable
 from penstock.spark.requirements import require_spark
-from tests.examples.test_examples import EXAMPLES, accepts, free_port
+from tests.examples.test_examples import EXAMPLES, accepts
 from tests.services import unavailable
+from tests.services.server_process import free_port
 
 pytestmark = [pytest.mark.long, pytest.mark.xdist_group("spark")]
 

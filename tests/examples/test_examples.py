@@ -15,6 +15,7 @@ import pytest
 
 from penstock.client import Event, Penstock
 from tests.rigs.penstock_process import Machine, wait_until
+from tests.services.server_process import free_port
 
 pytestmark = pytest.mark.xdist_group("up")
 
@@ -36,11 +37,6 @@ def run(name: str, **environment: str) -> list[str]:
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
 
 
 @contextmanager

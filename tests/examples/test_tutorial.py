@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.examples.test_examples import accepts, free_port
+from tests.examples.test_examples import accepts
 from tests.rigs.penstock_process import wait_until
+from tests.services.server_process import free_port
 
 ROOT = Path(__file__).parents[2]
 TUTORIALS = ROOT / "docs" / "tutorial"

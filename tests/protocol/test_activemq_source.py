@@ -16,7 +16,7 @@ from penstock.queues.activemq.stomp import Frame
 from penstock.queues.port import Publication, Received, Source
 from penstock.queues.uri import StompUri
 from tests.services.activemq import ActiveMQ, running_activemq
-from tests.services.nats import free_port
+from tests.services.server_process import free_port
 from tests.sources.receiving import PATIENCE_S, bodies, numbered, publications, take, take_until
 
 pytestmark = pytest.mark.xdist_group("activemq")

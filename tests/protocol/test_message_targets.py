@@ -6,6 +6,7 @@ from typing import Any
 import boto3  # type: ignore[import-untyped]
 import pytest
 
+from penstock.client import Event, Penstock
 from tests.rigs.penstock_process import Machine
 from tests.services.pubsub_server import Clients
 
@@ -37,9 +38,10 @@ def received(sqs: Any, name: str, wanted: int) -> list[Any]:
 
 
 def publish(machine: Machine, event_type: str, count: int) -> None:
-    for number in range(count):
-        for key in KEYS:
-            machine.penstock("publish", event_type, "--key", key, "--data", str(number))
+    with Penstock(machine.addresses["api"]) as penstock:
+        for number in range(count):
+            for key in KEYS:
+                penstock.publish(Event(type=event_type, key=key, data=number))
 
 
 def test_a_fifo_queue_gets_events_in_order_of_their_keys(machine: Machine, sqs: Any) -> None:

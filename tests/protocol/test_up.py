@@ -239,16 +239,6 @@ def test_ctrl_c_while_it_starts_stops_it_without_starting_the_rest(tmp_path: Pat
     assert "api is ready" not in machine.log()
 
 
-def test_when_it_is_killed_its_parts_end_too(tmp_path: Path) -> None:
-    machine = Machine(tmp_path)
-    machine.start()
-    parts = children_of(machine.pid)
-    assert len(parts) == len(PARTS)
-    machine.send(signal.SIGKILL)
-    assert machine.wait() == -signal.SIGKILL
-    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in parts), STOP_S)
-
-
 def test_without_keys_other_machines_are_not_let_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PENSTOCK_HTTP__HOST", "0.0.0.0")
     (error,) = errors_of("--data", str(tmp_path), *free_ports())
@@ -274,6 +264,16 @@ def test_a_taken_port_is_reported_with_what_to_change(tmp_path: Path) -> None:
         (error,) = errors_of("--data", str(tmp_path), *free_ports(**{"--pubsub": port}))
     assert error.startswith(f"error: pubsub did not start: port {port} on 127.0.0.1 is in use by another program; ")
     assert "choose another port with --pubsub PORT or the setting ports.pubsub (0 takes a free one)" in error
+
+
+@shared
+def test_when_it_is_killed_its_parts_end_too(machine: Machine) -> None:
+    """The last one of those that share the machine."""
+    parts = children_of(machine.pid)
+    assert len(parts) == len(PARTS)
+    machine.send(signal.SIGKILL)
+    assert machine.wait() == -signal.SIGKILL
+    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in parts), STOP_S)
 
 
 def errors_of(*options: str) -> list[str]:

@@ -12,7 +12,7 @@ from time import monotonic, sleep
 from typing import Any, Self
 from urllib.request import urlopen
 
-from tests.services.nats import free_port
+from tests.services.server_process import free_port
 
 PENSTOCK = Path(sys.executable).with_name("penstock")
 LOOPBACK = {"PENSTOCK_EGRESS__ALLOW": "127.0.0.0/8"}

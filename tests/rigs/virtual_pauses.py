@@ -1,11 +1,13 @@
 """Pauses that end when a test lets time pass."""
 
 import asyncio
+from collections.abc import Callable
 from heapq import heappop, heappush
 
 from penstock.testing.clock import VirtualClock
 
 _ROUNDS = 50
+_PATIENCE_S = 60
 
 
 class VirtualPauses:
@@ -40,3 +42,10 @@ async def settle() -> None:
     """Let every task that can run come to its next wait."""
     for _ in range(_ROUNDS):
         await asyncio.sleep(0)
+
+
+async def until(holds: Callable[[], object]) -> None:
+    """Let others work until a condition holds; a test that waits in vain fails instead of hanging."""
+    async with asyncio.timeout(_PATIENCE_S):
+        while not holds():  # noqa: ASYNC110  there is no event for what a test looks at
+            await asyncio.sleep(0)

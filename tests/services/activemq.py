@@ -1,7 +1,6 @@
 """A real ActiveMQ broker with a STOMP connector and its scheduler."""
 
 import shutil
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,11 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.services import unavailable
-from tests.services.nats import free_port, wait_until_listening
+from tests.services.server_process import ServerProcess
 
 HOME = Path("/usr/share/activemq")
-START_S = 60
-STOP_S = 60
 CONFIGURATION = """\
 <beans xmlns="http://www.springframework.org/schema/beans" xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance"
   xsi:schemaLocation="http://www.springframework.org/schema/beans
@@ -42,46 +39,24 @@ log4j.appender.out.layout.ConversionPattern=%d %-5p %c %m%n
 """
 
 
-class ActiveMQ:
-    """One broker process; `start` after `stop` or `kill` brings it back with the same data on the same port."""
+class ActiveMQ(ServerProcess):
+    """A broker with or without a scheduler."""
 
     def __init__(self, directory: Path, *, scheduler: bool = True) -> None:
-        self._directory = directory
+        super().__init__(directory)
         self._scheduler = str(scheduler).lower()
-        self.port = free_port()
-        self.process: subprocess.Popen[bytes] | None = None
 
     @property
     def url(self) -> str:
         """Where clients connect to."""
         return f"stomp://127.0.0.1:{self.port}"
 
-    def start(self) -> "ActiveMQ":
-        """Start and wait until it listens."""
+    def command(self) -> list[str]:
         configuration = self._directory / "activemq.xml"
         settings = {"directory": self._directory, "port": self.port, "scheduler": self._scheduler}
         configuration.write_text(CONFIGURATION.format(**settings))
         (self._directory / "log4j.properties").write_text(LOGGING)
-        with (self._directory / "broker.log").open("ab") as log:
-            self.process = subprocess.Popen(
-                [*_java(self._directory), "start", f"xbean:file:{configuration}"], stdout=log, stderr=log
-            )
-        wait_until_listening(self.process, self.port, START_S)
-        return self
-
-    def stop(self) -> None:
-        """Stop it gracefully."""
-        self._end("terminate")
-
-    def kill(self) -> None:
-        """End it as a power cut would."""
-        self._end("kill")
-
-    def _end(self, how: str) -> None:
-        if self.process is not None:
-            process, self.process = self.process, None
-            getattr(process, how)()
-            process.wait(STOP_S)
+        return [*_java(self._directory), "start", f"xbean:file:{configuration}"]
 
 
 def _java(directory: Path) -> list[str]:
@@ -111,9 +86,5 @@ def running_activemq(directory: Path, *, scheduler: bool = True) -> Iterator[Act
     """A broker, with or without a scheduler, stopped on the way out."""
     if shutil.which("java") is None or not HOME.is_dir():
         unavailable("ActiveMQ", f"java or {HOME} is missing; apt-get install activemq")
-    directory.mkdir(exist_ok=True)
-    broker = ActiveMQ(directory, scheduler=scheduler)
-    try:
-        yield broker.start()
-    finally:
-        broker.stop()
+    with ActiveMQ(directory, scheduler=scheduler).running() as broker:
+        yield broker

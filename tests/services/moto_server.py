@@ -1,7 +1,5 @@
 """moto's SQS server in its own process: another implementation than ours to test clients against."""
 
-import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,11 +9,21 @@ import boto3  # type: ignore[import-untyped]
 import pytest
 
 from tests.services import unavailable
-from tests.services.nats import free_port, wait_until_listening
+from tests.services.server_process import ServerProcess
 
 MOTO_SERVER = Path(sys.executable).with_name("moto_server")
-START_S = 60
-STOP_S = 60
+
+
+class MotoServer(ServerProcess):
+    """moto's SQS server."""
+
+    @property
+    def url(self) -> str:
+        """Where clients connect to."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def command(self) -> list[str]:
+        return [str(MOTO_SERVER), "-H", "127.0.0.1", "-p", str(self.port)]
 
 
 @pytest.fixture(scope="session")
@@ -23,19 +31,8 @@ def moto_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Where moto's server of the session listens."""
     if not MOTO_SERVER.exists():
         unavailable("moto", f"{MOTO_SERVER} is missing; install moto[server]")
-    port = free_port()
-    log_path = tmp_path_factory.mktemp("moto") / "server.log"
-    command = [str(MOTO_SERVER), "-H", "127.0.0.1", "-p", str(port)]
-    with (
-        log_path.open("ab") as log,
-        subprocess.Popen(command, stdout=log, stderr=log, env=os.environ.copy()) as process,
-    ):
-        try:
-            wait_until_listening(process, port, START_S)
-            yield f"http://127.0.0.1:{port}"
-        finally:
-            process.terminate()
-            process.wait(STOP_S)
+    with MotoServer(tmp_path_factory.mktemp("moto")).running() as server:
+        yield server.url
 
 
 def moto_client(url: str) -> Any:

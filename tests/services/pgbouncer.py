@@ -10,7 +10,7 @@ from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 from tests.services import unavailable
-from tests.services.nats import free_port, wait_until_listening
+from tests.services.server_process import free_port, wait_until_listening
 
 START_S = 60
 # Neither runs as root; the package of the server creates this user, and only it may use the server's socket.

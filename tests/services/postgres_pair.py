@@ -3,7 +3,6 @@
 import os
 import pwd
 import shutil
-import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ import psycopg
 
 from tests.rigs.penstock_process import wait_until
 from tests.services import unavailable
+from tests.services.server_process import free_port
 
 _STANDBY = "SELECT 1 FROM pg_stat_replication WHERE sync_state = 'sync'"
 
@@ -24,7 +24,7 @@ class PostgresPair:
     def __init__(self, directory: Path, programs: Path, user: str | None) -> None:
         self._programs, self._user = programs, user
         self._primary, self._standby = directory / "primary", directory / "standby"
-        self._ports = _free_port(), _free_port()
+        self._ports = free_port(), free_port()
         hosts = ",".join(f"127.0.0.1:{port}" for port in self._ports)
         self.url = f"postgresql://postgres@{hosts}/postgres?target_session_attrs=read-write"
 
@@ -96,8 +96,3 @@ def postgres_pair() -> Iterator[PostgresPair]:
     finally:
         pair.close()
         shutil.rmtree(directory)
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])

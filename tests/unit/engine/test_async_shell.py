@@ -3,7 +3,7 @@
 import asyncio
 import random
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -24,6 +24,7 @@ from penstock.engine.stored_queue import StoredQueue
 from penstock.engine.stream import Stream
 from penstock.testing.clock import VirtualClock
 from tests.rigs.counting_loop import CountingLoop, run_counting
+from tests.rigs.virtual_pauses import until
 
 POLICY = QueuePolicy(grouping=Grouping.ONE, lease_ms=30_000)
 LONG_S = 60.0
@@ -121,13 +122,6 @@ class Rig:
 async def turn() -> None:
     """Let everything that is ready run once."""
     await asyncio.sleep(0)
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Turn until a condition holds; a test that waits in vain fails instead of hanging."""
-    async with asyncio.timeout(LONG_S):
-        while not condition():
-            await turn()
 
 
 def ids(entries: list[Entry]) -> list[str]:

@@ -1,7 +1,7 @@
 """Pushes on a virtual clock, to an endpoint that a test answers for."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
@@ -23,6 +23,7 @@ from penstock.pubsub.push.pusher import FIRST_SIZE, LARGEST_BYTES, LARGEST_SIZE,
 from penstock.pubsub.push.request import PushFormat
 from penstock.pubsub.services import PubsubServices
 from penstock.testing.clock import VirtualClock
+from tests.rigs.virtual_pauses import settle, until
 
 TOPIC, SUBSCRIPTION = "projects/p/topics/orders", "projects/p/subscriptions/billing"
 ENDPOINT = {"push_endpoint": "http://shop.example/in?token=secret"}
@@ -107,21 +108,6 @@ async def rig() -> AsyncIterator[Rig]:
         await rig.front.pushers.close(0.0)
 
 
-async def until(holds: Callable[[], object]) -> None:
-    """Let others work until a condition holds."""
-    for _ in range(10_000):
-        if holds():
-            return
-        await asyncio.sleep(0)
-    raise AssertionError("it does not come true")
-
-
-async def quiet() -> None:
-    """Let others work until no one has anything to do; virtual time stands still meanwhile."""
-    for _ in range(50):
-        await asyncio.sleep(0)
-
-
 async def test_an_answer_of_2xx_settles_and_any_other_brings_the_message_again(rig: Rig) -> None:
     await rig.subscribe()
     await rig.publish("a", "b", "c")
@@ -131,7 +117,7 @@ async def test_an_answer_of_2xx_settles_and_any_other_brings_the_message_again(r
     rig.endpoint.answer(302, "c")
     await until(lambda: rig.waiting == 1)
 
-    await quiet()
+    await settle()
     assert rig.endpoint.came == ["a", "b", "c"]
     rig.advance(0.2)
     await until(lambda: rig.endpoint.came == ["a", "b", "c", "c"])
@@ -142,10 +128,10 @@ async def test_the_retry_policy_of_the_subscription_is_the_back_off(rig: Rig) ->
     await rig.publish("a")
     await until(lambda: rig.endpoint.waiting)
     rig.endpoint.answer(500)
-    await quiet()
+    await settle()
 
     rig.advance(19.9)
-    await quiet()
+    await settle()
     assert rig.endpoint.came == ["a"]
     rig.advance(0.2)
     await until(lambda: rig.endpoint.came == ["a", "a"])
@@ -156,10 +142,10 @@ async def test_a_key_has_one_push_outstanding_and_a_failed_message_holds_it(rig:
     await rig.publish("a1", "a2", key="a")
     await rig.publish("b1", key="b")
     await until(lambda: set(rig.endpoint.waiting) == {"a1", "b1"})
-    await quiet()
+    await settle()
     rig.endpoint.answer(500, "a1")
     rig.endpoint.answer(200, "b1")
-    await quiet()
+    await settle()
     assert "a2" not in rig.endpoint.came
 
     rig.advance(1)
@@ -172,14 +158,14 @@ async def test_the_number_outstanding_starts_small_grows_with_successes_and_shri
     await rig.subscribe()
     await rig.publish(*map(str, range(200)))
     await until(lambda: len(rig.endpoint.waiting) == FIRST_SIZE)
-    await quiet()
+    await settle()
     assert len(rig.endpoint.came) == FIRST_SIZE
     rig.endpoint.answer(200)
-    await quiet()
+    await settle()
     grown = len(rig.endpoint.waiting)
     assert FIRST_SIZE < grown <= 2 * FIRST_SIZE
     rig.endpoint.answer(400)
-    await quiet()
+    await settle()
     assert len(rig.endpoint.waiting) == grown // 2
 
 
@@ -189,11 +175,11 @@ async def test_an_endpoint_that_keeps_failing_is_left_alone_and_spends_no_attemp
     rig.endpoint.status = 503
     await rig.publish(*map(str, range(50)))
     await until(lambda: len(rig.endpoint.came) >= 10)
-    await quiet()
+    await settle()
     sent = len(rig.endpoint.came)
 
     rig.advance(4)
-    await quiet()
+    await settle()
     assert len(rig.endpoint.came) == sent
     engine = rig.broker.rules.subscription(SUBSCRIPTION).queue.engine
     assert sum(entry.receive_count for entry in engine.peek(0, 100)) == sent
@@ -205,7 +191,7 @@ async def test_a_request_without_an_answer_is_made_again(rig: Rig, error: Except
     await rig.publish("a")
     await until(lambda: rig.endpoint.waiting)
     rig.endpoint.fail(error)
-    await quiet()
+    await settle()
     rig.advance(1)
     await until(lambda: rig.endpoint.came == ["a", "a"])
 
@@ -218,7 +204,7 @@ async def test_an_endpoint_has_the_ack_deadline_to_answer(rig: Rig) -> None:
     rig.endpoint.fail(AnswerTimedOut(17))
     counts = rig.front.pushers.counts[SUBSCRIPTION]
     await until(lambda: counts.ended[PushOutcome.TIMED_OUT] == 1)
-    await quiet()
+    await settle()
     rig.advance(1)
     await until(lambda: rig.endpoint.came == ["a", "a"])
 
@@ -255,7 +241,7 @@ async def test_a_waiting_pull_and_an_open_stream_end_when_an_endpoint_is_set(rig
     request = types.PullRequest.pb()(subscription=SUBSCRIPTION, max_messages=1)
     pulling = asyncio.create_task(rig.front.subscriber.pull(request, Waits()))
     streaming = asyncio.create_task(rig.front.streaming_pull(Waits()))
-    await quiet()
+    await settle()
     assert not pulling.done()
     assert not streaming.done()
     await rig.configure(**ENDPOINT)
@@ -271,7 +257,7 @@ async def test_what_is_under_way_ends_and_nothing_more_is_sent_when_the_endpoint
     await rig.configure()
     rig.endpoint.answer(200)
     await until(lambda: rig.waiting == 1)
-    await quiet()
+    await settle()
     assert rig.endpoint.came == ["1"]
 
 

@@ -1,7 +1,7 @@
 """Streams on a virtual clock, with a client made of two queues instead of a connection."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -16,6 +16,7 @@ from penstock.pubsub.errors import InvalidRequest, ServerStopping
 from penstock.pubsub.services import PubsubServices
 from penstock.pubsub.subscribe.outstanding import MOST_MESSAGES, FlowLimits
 from penstock.testing.clock import VirtualClock
+from tests.rigs.virtual_pauses import settle, until
 
 TOPIC, SUBSCRIPTION = "projects/p/topics/orders", "projects/p/subscriptions/billing"
 CALL: Any = None
@@ -101,21 +102,6 @@ async def rig() -> AsyncIterator[Rig]:
     await rig.close()
 
 
-async def until(holds: Callable[[], object]) -> None:
-    """Let others work until a condition holds."""
-    for _ in range(10_000):
-        if holds():
-            return
-        await asyncio.sleep(0)
-    raise AssertionError("it does not come true")
-
-
-async def quiet() -> None:
-    """Let others work until no one has anything to do; virtual time stands still meanwhile."""
-    for _ in range(50):
-        await asyncio.sleep(0)
-
-
 async def test_the_stream_deadline_counts_and_leases_outlive_the_stream(rig: Rig) -> None:
     await rig.subscribe()
     await rig.publish("held")
@@ -127,7 +113,7 @@ async def test_the_stream_deadline_counts_and_leases_outlive_the_stream(rig: Rig
     rig.stream(second)
 
     rig.advance(19.9)
-    await quiet()
+    await settle()
     assert second.bodies == []
     rig.advance(0.2)
     await until(lambda: second.bodies == ["held"])
@@ -139,13 +125,13 @@ async def test_a_later_request_changes_the_deadline_of_what_is_sent_from_then_on
     rig.stream(client, max_outstanding_messages=1)
     client.say(stream_ack_deadline_seconds=100)
     await until(lambda: client.says.empty())
-    await quiet()
+    await settle()
     await rig.publish("held")
     await until(lambda: client.bodies == ["held"])
     rig.stream(other)
 
     rig.advance(99)
-    await quiet()
+    await settle()
     assert other.bodies == []
     rig.advance(2)
     await until(lambda: len(client.bodies) + len(other.bodies) == 2)
@@ -157,7 +143,7 @@ async def test_a_client_that_reads_nothing_makes_the_server_hold_one_response(ri
     rig.stream(client)
     for _ in range(20):
         await rig.publish(*(str(number) for number in range(10)), size_bytes=100_000)
-        await quiet()
+        await settle()
 
     counters = rig.broker.rules.subscription(SUBSCRIPTION).queue.counters()
     assert client.writes == 1
@@ -170,7 +156,7 @@ async def test_bytes_outstanding_are_bounded_too(rig: Rig) -> None:
     client = Client()
     rig.stream(client, max_outstanding_bytes=250_000)
     await rig.publish(*map(str, range(10)), size_bytes=100_000)
-    await quiet()
+    await settle()
 
     assert len(client.bodies) <= 3
     client.say(ack_ids=[message.ack_id for message in client.received])
@@ -184,7 +170,7 @@ async def test_leases_that_run_out_make_room_again(rig: Rig) -> None:
     rig.stream(client, max_outstanding_messages=2)
     await rig.publish("a", "b", "c")
     await until(lambda: client.bodies == ["a", "b"])
-    await quiet()
+    await settle()
     assert client.bodies == ["a", "b"]
 
     rig.advance(21)
@@ -235,11 +221,11 @@ async def test_a_thousand_idle_streams_do_nothing_until_there_is_something_to_do
     clients = [Client() for _ in range(1000)]
     for client in clients:
         rig.stream(client)
-    await quiet()
+    await settle()
 
     await rig.publish("one")
     await until(lambda: sum(client.writes for client in clients) == 1)
-    await quiet()
+    await settle()
 
     assert sum(client.writes for client in clients) == 1
 
@@ -251,7 +237,7 @@ async def test_a_stream_goes_on_after_a_seek(rig: Rig) -> None:
     rig.stream(client)
     await until(lambda: client.bodies == ["again"])
     client.say(ack_ids=[client.received[0].ack_id])
-    await quiet()
+    await settle()
 
     seek = types.SeekRequest.pb()(subscription=SUBSCRIPTION, time={"seconds": 1})
     await rig.front.snapshots.seek(seek, CALL)
@@ -267,7 +253,7 @@ async def test_a_stop_ends_streams_that_wait_for_messages_and_those_that_wait_fo
     await until(lambda: full.bodies == ["a"])
     streams.append(rig.stream(idle, max_outstanding_messages=1))
     await until(lambda: idle.bodies == ["b"])
-    await quiet()
+    await settle()
 
     rig.front.stop_waiting()
     streams.append(rig.stream(late))
@@ -300,7 +286,7 @@ async def test_a_subscription_nobody_uses_expires(rig: Rig) -> None:
     await rig.subscribe(expiration_policy={"ttl": {"seconds": 86_400}})
     client = Client()
     stream = rig.stream(client)
-    await quiet()
+    await settle()
 
     rig.advance(86_401)
     await rig.front.sweep()
