@@ -94,6 +94,20 @@ def test_the_overview_tells_what_was_delivered(site: Site, page: Page) -> None:
     expect(past.locator("path.area")).to_have_count(4)
 
 
+def test_the_overview_shows_what_the_database_counted_until_it_has_measured(site: Site, page: Page) -> None:
+    receiver = site.receiver()
+    subscription = site.subscribe(receiver)
+    site.publish(subscription, 1)
+    site.wait_for(subscription, ["COMPLETED"])
+    # The measurements never come.
+    page.route("**/api/v1/metrics", lambda _: None)
+    opened(page, "overview")
+
+    expect(page.locator("#throughput .note")).to_have_text("last 5 minutes")
+    expect(page.locator("#success-rate .value")).to_have_text(re.compile(r"^[\d.]+ %$"))
+    expect(page.locator("#latency .value")).to_have_text(re.compile(r"^\d+ ms$|^[\d.]+ s$"))
+
+
 def test_the_overview_says_what_is_wrong_and_what_to_do(site: Site, page: Page) -> None:
     receiver = site.receiver()
     receiver.status = 500
@@ -363,6 +377,20 @@ def test_a_replay_is_counted_before_it_is_done(site: Site, page: Page) -> None:
     press(page, "Replay matching…")
     answer(page, "Replay 3")
     site.wait(lambda: site.numbers(receiver) == [1, 2, 3, 1, 2, 3])
+
+
+def test_a_replay_that_its_process_left_is_shown_and_continued(site: Site, page: Page) -> None:
+    receiver = site.receiver()
+    subscription = site.subscribe(receiver)
+    site.publish(subscription, 1, 2, 3)
+    site.wait_for(subscription, ["COMPLETED"] * 3)
+    replay_id = site.left_replay(subscription)
+    opened(page, "jobs")
+    card = page.get_by_role("region", name="Replays")
+    expect(card.get_by_role("row").filter(has_text=replay_id)).to_contain_text("counting…")
+    card.get_by_role("button", name="Continue").click()
+    site.wait(lambda: site.numbers(receiver) == [1, 2, 3, 1, 2, 3])
+    expect(card.get_by_role("row").filter(has_text=replay_id)).to_contain_text("complete")
 
 
 def test_a_subscription_is_made_tested_paused_and_given_a_new_secret(

@@ -20,7 +20,8 @@ async def rig(connect: Connect) -> AsyncIterator[JobRig]:
 
 
 async def oldest(rig: JobRig) -> OldestWaiting:
-    return await rig.repository.oldest_waiting(rig.now_ms)
+    found = await rig.repository.oldest_waiting(rig.now_ms)
+    return OldestWaiting(found.since_ms, found.held_since_ms)
 
 
 async def test_nothing_waits_in_an_empty_database_nor_when_all_is_delivered(rig: JobRig) -> None:
@@ -121,3 +122,26 @@ async def test_many_that_are_held_do_not_hide_one_that_is_not(rig: JobRig) -> No
     await rig.make("b")
 
     assert await oldest(rig) == OldestWaiting(rig.now_ms, rig.now_ms - 1000)
+
+
+async def test_each_subscription_has_its_own_oldest(rig: JobRig) -> None:
+    billing, stuck = rig.new_subscription("billing"), rig.new_subscription("stuck")
+    for each in (billing, stuck):
+        await rig.repository.add_subscription(each)
+    failed = await rig.make("a", subscription_id=stuck.id)
+    await rig.queue_all()
+    await rig.fail(failed)
+    await rig.make("a", subscription_id=stuck.id)
+    await rig.queue_all()
+    expected: dict[str | None, int] = {}
+    for subscription_id in (None, billing.id):
+        rig.clock.advance(1)
+        await rig.make("b", subscription_id=subscription_id)
+        expected[subscription_id or ""] = rig.now_ms
+    rig.clock.advance(1)
+    await rig.repository.add_events([rig.new_event()])
+    expected[None] = rig.now_ms
+
+    assert (await rig.repository.oldest_waiting(rig.now_ms)).by_subscription == expected
+    await rig.queue_all()
+    assert (await rig.repository.oldest_waiting(rig.now_ms)).by_subscription == expected

@@ -26,7 +26,8 @@ def facts(**given: Any) -> HealthFacts:
         "recent_since_ms": NOW_MS - 300_000,
         "breakers": [],
         "states": PartStates(),
-        "waits_since_ms": None,
+        "waits": {},
+        "last_errors": {},
         "trouble": None,
         "free_bytes": None,
     }
@@ -77,6 +78,12 @@ def test_the_rate_is_that_of_the_time_since_the_first_delivery(since_s: int, per
             "2 of the last 2 deliveries to billing failed",
         ),
         (
+            {"recent": {"s1": minute(failed=2)}, "last_errors": {"s1": "answered 503"}},
+            HealthCode.SUBSCRIPTION_FAILING,
+            HealthStatus.DEGRADED,
+            "2 of the last 2 deliveries to billing failed, the newest with: answered 503",
+        ),
+        (
             {"breakers": [breaker("https://billing.example/hook")]},
             HealthCode.BREAKER_OPEN,
             HealthStatus.WARNING,
@@ -89,22 +96,19 @@ def test_the_rate_is_that_of_the_time_since_the_first_delivery(since_s: int, per
             "the circuit breaker of billing's endpoint is OPEN",
         ),
         (
-            {"waits_since_ms": NOW_MS - 61_000},
+            {"waits": {None: NOW_MS - 61_000}},
             HealthCode.OLDEST_DUE,
             HealthStatus.WARNING,
-            "the oldest job that is due has waited 61 s",
+            "the oldest event without jobs has waited 61 s",
         ),
         (
-            {"waits_since_ms": NOW_MS - 301_000},
+            {"waits": {"": NOW_MS - 301_000}},
             HealthCode.OLDEST_DUE,
             HealthStatus.DEGRADED,
-            "the oldest job that is due has waited 5 min",
+            "the oldest job without a subscription has waited 5 min",
         ),
         (
-            {
-                "loads": {"s1": SubscriptionLoad(ready=5, due_since_ms=NOW_MS - 91_000)},
-                "waits_since_ms": NOW_MS - 91_000,
-            },
+            {"waits": {"s1": NOW_MS - 91_000}},
             HealthCode.OLDEST_DUE,
             HealthStatus.WARNING,
             "the oldest job of billing that is due has waited 91 s",
@@ -147,7 +151,7 @@ def test_each_trouble_is_a_sentence_with_a_remedy(
             ]
         },
         {"loads": {"s1": SubscriptionLoad(ready=500, retrying_groups=3)}},
-        {"waits_since_ms": NOW_MS - 59_000},
+        {"waits": {None: NOW_MS - 59_000, "": NOW_MS - 59_000, "s1": NOW_MS - 59_000}},
         {"loads": {"s1": SubscriptionLoad(ready=5, due_since_ms=NOW_MS - 500_000)}},
     ],
 )
@@ -192,13 +196,14 @@ def test_deliveries_are_counted_once_while_their_minute_grows() -> None:
     [
         ({}, "larger concurrency, or rate"),
         ({"recent": {"s1": minute(delivered=100)}}, "larger concurrency, or rate"),
+        ({"recent": {"s1": minute(delivered=100, deferred=101)}}, "puts most deliveries off"),
         ({"recent": {"s1": minute(failed=20)}}, "when its endpoint answers"),
         ({"breakers": [breaker("https://billing.example/hook")]}, "when its endpoint answers"),
     ],
 )
-def test_a_larger_pool_is_no_remedy_for_an_endpoint_that_fails(given: dict[str, Any], remedy: str) -> None:
+def test_a_larger_pool_is_no_remedy_for_an_endpoint_that_fails_or_puts_off(given: dict[str, Any], remedy: str) -> None:
     since_ms = NOW_MS - 600_000
-    late = {"loads": {"s1": SubscriptionLoad(due_since_ms=since_ms)}, "waits_since_ms": since_ms}
+    late = {"loads": {"s1": SubscriptionLoad(waits_since_ms=since_ms)}}
     report = assess(facts(**late, **given))
     (reason,) = [each for each in report.reasons if each.code is HealthCode.OLDEST_DUE]
     assert remedy in reason.remedy
@@ -206,7 +211,20 @@ def test_a_larger_pool_is_no_remedy_for_an_endpoint_that_fails(given: dict[str, 
 
 def test_the_oldest_that_is_due_is_never_younger_than_that_of_a_subscription() -> None:
     loads = {"s1": SubscriptionLoad(ready=5, due_since_ms=NOW_MS - 29_000)}
-    for waits_since_ms in (None, NOW_MS - 3_000):
-        report = assess(facts(loads=loads, waits_since_ms=waits_since_ms))
+    for waits in ({}, {None: NOW_MS - 3_000}):
+        report = assess(facts(loads=loads, waits=waits))
         assert (report.oldest_due_s, report.subscriptions[0].oldest_due_s) == (29, 29)
     assert assess(facts()).oldest_due_s is None
+
+
+def test_each_subscription_that_is_late_has_a_reason_of_its_own() -> None:
+    slow = Subscription(id="s2", name="slow", pattern="a", target="https://slow.example/")
+    loads = {
+        "s1": SubscriptionLoad(ready=5, waits_since_ms=NOW_MS - 500_000),
+        "s2": SubscriptionLoad(ready=5, waits_since_ms=NOW_MS - 70_000),
+    }
+    report = assess(facts(subscriptions=[BILLING, slow], loads=loads, waits={"s1": NOW_MS - 510_000}))
+    assert [(reason.subscription_id, reason.message) for reason in report.reasons] == [
+        ("s1", "the oldest job of billing that is due has waited 8 min"),
+        ("s2", "the oldest job of slow that is due has waited 70 s"),
+    ]

@@ -1,7 +1,9 @@
 """`penstock jobs`: show jobs, and decide about those that failed."""
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from functools import partial
+from itertools import groupby
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
@@ -308,20 +310,31 @@ def _print_job(job: "Job") -> None:
 
 
 def _print_attempts(attempts: list["Attempt"]) -> None:
-    rows = [
-        (
-            str(attempt.number),
-            attempt.outcome,
-            "" if attempt.status_code is None else str(attempt.status_code),
-            f"{attempt.duration_ms} ms",
-            time_text(attempt.at),
-            printable(attempt.error or attempt.response or ""),
-        )
-        for attempt in attempts
-    ]
-    if rows:
+    if attempts:
         typer.echo("")
-        print_table(("attempt", "outcome", "status", "took", "at", "response"), rows)
+        print_table(("attempt", "outcome", "status", "took", "at", "response"), attempt_rows(attempts))
+
+
+def attempt_rows(attempts: Iterable["Attempt"]) -> list[tuple[str, ...]]:
+    """Return a row for each delivery; those that were deferred in a row for the same reason share one."""
+    return [_row(list(run)) for _, run in groupby(attempts, key=_run_of)]
+
+
+def _run_of(attempt: "Attempt") -> tuple[str, str | None] | int:
+    return ("", attempt.error) if attempt.outcome == "DEFERRED" else attempt.number
+
+
+def _row(run: list["Attempt"]) -> tuple[str, ...]:
+    first, last = run[0], run[-1]
+    times = "" if len(run) == 1 else f" ({len(run)} times since {time_text(first.at)})"
+    return (
+        str(first.number) if len(run) == 1 else f"{first.number}–{last.number}",
+        last.outcome,
+        "" if last.status_code is None else str(last.status_code),
+        f"{last.duration_ms} ms",
+        time_text(last.at),
+        printable(last.error or last.response or "") + times,
+    )
 
 
 def _error(job: "Job") -> str:

@@ -10,7 +10,14 @@ from typing import Protocol
 
 import msgspec
 
-from penstock.delivery import Courier, DeliveryRequest, WebhookDelivery, delivery_request, undeliverable
+from penstock.delivery import (
+    Courier,
+    DeliveryRequest,
+    SecretUnreadable,
+    WebhookDelivery,
+    delivery_request,
+    undeliverable,
+)
 from penstock.domain.errors import InvalidArgument, NotFound, PenstockError
 from penstock.domain.event import StoredEvent
 from penstock.domain.job import Attempt, DispatchJob
@@ -130,8 +137,9 @@ class Processor:
                 permit.give_back()
                 await self._conclude(context, delivery, began_ms)
                 return
-            request = delivery_request(job, context.event, context.subscription, wall_ms(self._clock), self._spans)
-        except (NotFound, InvalidArgument) as error:
+            opened = self._courier.secret_box.opened_job(job) if job.headers else job
+            request = delivery_request(opened, context.event, context.subscription, wall_ms(self._clock), self._spans)
+        except (NotFound, InvalidArgument, SecretUnreadable) as error:
             began_ms = self._clock.now_ms()
             delivery = undeliverable(error.message)
         else:
@@ -187,7 +195,7 @@ class Processor:
     async def _give_up(self, context: "_JobContext", attempt: Attempt) -> None:
         job, reason = context.job, attempt.error or ""
         self._metrics.given_up()
-        log.warning("a job ended in ERROR after attempt %d: %s", attempt.number, reason, extra={"job": job.id})
+        log.warning("a job ended in ERROR after attempt %d: %s", job.attempt_count + 1, reason, extra={"job": job.id})
         topic = None if context.subscription is None else context.subscription.dead_letter_topic
         if topic is None:
             return
@@ -212,7 +220,7 @@ def _log_failure(context: "_JobContext", attempt: Attempt, judgement: Judgement,
     name = None if context.subscription is None else context.subscription.name
     log.info(
         "attempt %d failed: %s; %s",
-        attempt.number,
+        job.attempt_count + 1,  # of the schedule: deferrals are none
         attempt.error,
         then,
         extra={"job": job.id, "subscription": name, "group": job.group_key, "pool": job.pool},

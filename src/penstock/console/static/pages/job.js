@@ -36,7 +36,7 @@ export function mount(main, { signal, detail: id }) {
       shown = key;
       tools.replaceChildren(...allowed(job).map((verb) => decideButton(verb, job, load)));
       about.replaceChildren(facts(factsOf(job)));
-      timeline.replaceChildren(...attempts.map(entry), ...next(job, attempts));
+      timeline.replaceChildren(...runsOf(attempts).map(entry), ...next(job, attempts));
       request.replaceChildren(...requestOf(job, event));
     },
   );
@@ -72,13 +72,26 @@ function factsOf(job) {
   ];
 }
 
-function entry(attempt) {
+// Deliveries that were deferred in a row for the same reason are shown as one.
+function runsOf(attempts) {
+  const runs = [];
+  for (const attempt of attempts) {
+    const last = runs.at(-1)?.at(-1);
+    if (last && last.outcome === "DEFERRED" && attempt.outcome === "DEFERRED" && last.error === attempt.error) runs.at(-1).push(attempt);
+    else runs.push([attempt]);
+  }
+  return runs;
+}
+
+function entry(run) {
+  const [first, attempt] = [run[0], run.at(-1)];
+  const name = run.length === 1 ? `Delivery ${attempt.number}` : `Deliveries ${first.number} to ${attempt.number}`;
   const answered = attempt.statusCode === null ? "no answer" : `HTTP ${attempt.statusCode}`;
   return h(
     "li",
     { "data-kind": kindOf(attempt.outcome) },
-    h("div", { class: "line" }, h("strong", {}, `Delivery ${attempt.number}`), badge(attempt.outcome, kindOf(attempt.outcome)), h("span", {}, answered), h("span", {}, format.took(attempt.durationMs))),
-    h("div", { class: "when" }, format.moment(attempt.at)),
+    h("div", { class: "line" }, h("strong", {}, name), badge(attempt.outcome, kindOf(attempt.outcome)), h("span", {}, answered), h("span", {}, format.took(attempt.durationMs))),
+    h("div", { class: "when" }, run.length === 1 ? format.moment(attempt.at) : `${format.moment(first.at)} to ${format.moment(attempt.at)}`),
     attempt.error ? h("p", {}, attempt.error) : null,
     attempt.response ? h("details", {}, h("summary", {}, "Response"), code(attempt.response)) : null,
   );

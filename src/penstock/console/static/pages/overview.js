@@ -19,6 +19,7 @@ const WAITING = [
 const COLLECTING = "Collecting data. The chart starts in a few seconds.";
 const MOST_REASONS = 8;
 const MOST_SUBSCRIPTIONS = 8;
+const STORED_MINUTES = 5;
 const STATUSES = ["PENDING", "QUEUED", "PROCESSING", "COMPLETED", "ERROR"];
 
 export function mount(main, { signal }) {
@@ -91,6 +92,8 @@ export function mount(main, { signal }) {
     waiting.update(times, ticks.map((each) => each.waiting));
     showTiles(tiles, live);
   }, signal);
+  // Until this page has measured for itself.
+  every(4000, () => live.ticks.length || showStored(tiles), signal);
   every(4000, async () => {
     const [known, router, ready, spark, oldest, health] = await Promise.allSettled([
       subscriptions(),
@@ -120,13 +123,30 @@ export function mount(main, { signal }) {
   }, signal);
 }
 
+// Show what the database has counted in the last minutes.
+async function showStored(tiles) {
+  const found = await get("/api/v1/statistics/history", { sinceMs: Date.now() - STORED_MINUTES * 60_000, stepMinutes: 1 }).catch(() => null);
+  if (!found || live.ticks.length) return;
+  const sum = (name) => found.steps.reduce((total, step) => total + step[name], 0);
+  const [delivered, failed] = [sum("delivered"), sum("failed") + sum("refused")];
+  const note = `last ${format.plural(STORED_MINUTES, "minute")}`;
+  tiles.throughput.set(format.rate(delivered / STORED_MINUTES / 60), note);
+  showSuccess(tiles.success, delivered + failed ? delivered / (delivered + failed) : null, note);
+  const p99Ms = Math.max(-1, ...found.steps.map((step) => step.p99Ms ?? -1));
+  tiles.latency.set(p99Ms < 0 ? format.NONE : format.span(p99Ms / 1000), p99Ms < 0 ? "no recent deliveries" : `the slowest minute of ${STORED_MINUTES}`);
+}
+
+function showSuccess(place, share, note) {
+  place.set(format.percent(share), share === null ? "no recent deliveries" : note, share === null ? "" : share < 0.9 ? "bad" : share < 0.99 ? "warn" : "good");
+}
+
 function showTiles(tiles, live) {
   const { ticks } = live;
+  if (!ticks.length) return;
   const last = ticks.slice(-5);
-  const perSecond = last.length ? last.reduce((sum, each) => sum + each.outcomes[0], 0) / last.length : null;
+  const perSecond = last.reduce((sum, each) => sum + each.outcomes[0], 0) / last.length;
   tiles.throughput.set(format.rate(perSecond), "last 10 seconds");
-  const share = successRate(ticks);
-  tiles.success.set(format.percent(share), share === null ? "no recent deliveries" : "last minute", share === null ? "" : share < 0.9 ? "bad" : share < 0.99 ? "warn" : "good");
+  showSuccess(tiles.success, successRate(ticks), "last minute");
   const [p50, , p99] = ticks.at(-1)?.quantiles ?? [null, null, null];
   tiles.latency.set(format.span(p99), p99 === null ? "no recent deliveries" : `p50: ${format.span(p50)}`);
 }

@@ -32,6 +32,7 @@ ALL_FAILED = 2
 """A subscription that delivered nothing fails after this many failures."""
 LATE_S, VERY_LATE_S = 60.0, 300.0
 NEARLY_FULL_BYTES = 4 * LEAST_FREE_BYTES
+MOST_OF_ERROR = 200
 MAX_REASONS = 50
 MAX_LISTED = 50
 
@@ -61,8 +62,10 @@ class HealthFacts(msgspec.Struct, frozen=True, kw_only=True):
     """When these minutes begin, or when the first delivery was made if that is later."""
     breakers: Sequence[BreakerView]
     states: PartStates
-    waits_since_ms: int | None
-    """Since when the oldest event or job waits that nothing holds."""
+    waits: Mapping[str | None, int]
+    """Since when the oldest job waits that nothing holds, by subscription; an event that has no jobs yet under None."""
+    last_errors: Mapping[str, str]
+    """Why the newest failed delivery failed, of subscriptions that fail."""
     trouble: str | None
     free_bytes: int | None
 
@@ -94,7 +97,7 @@ def assess(facts: HealthFacts) -> HealthReport:
 
 def _oldest_due_ms(facts: HealthFacts) -> int | None:
     """Return since when the oldest is due: never younger than what the report says of a subscription."""
-    found = [facts.waits_since_ms, *(load.due_since_ms for load in facts.loads.values())]
+    found = [*facts.waits.values(), *(load.due_since_ms for load in facts.loads.values())]
     return min((each for each in found if each is not None), default=None)
 
 
@@ -134,16 +137,31 @@ def _database(facts: HealthFacts) -> Iterable[HealthReason]:
 
 
 def _waiting(facts: HealthFacts) -> Iterable[HealthReason]:
-    age_s = _age_s(facts.waits_since_ms, facts.now_ms)
-    of_subscription = any(load.due_since_ms == facts.waits_since_ms for load in facts.loads.values())
-    if age_s is not None and age_s > LATE_S and not of_subscription:
+    """Return what waits too long and belongs to no subscription: events without jobs, jobs created directly."""
+    known = {subscription.id for subscription in facts.subscriptions}
+    age_s = _age_s(facts.waits.get(None), facts.now_ms) or 0.0
+    if age_s > LATE_S:
         yield HealthReason(
             HealthCode.OLDEST_DUE,
-            HealthStatus.DEGRADED if age_s > VERY_LATE_S else HealthStatus.WARNING,
-            f"the oldest job that is due has waited {_span(age_s)}",
-            "look which subscription it belongs to; a slow one needs a larger pool (`penstock pools set`)",
+            _lateness(age_s),
+            f"the oldest event without jobs has waited {_span(age_s)}",
+            "see that the scheduler runs, or Spark's pipeline, whichever creates them",
+            "#/pipeline",
+        )
+    others = [since_ms for key, since_ms in facts.waits.items() if key is not None and key not in known]
+    age_s = _age_s(min(others, default=None), facts.now_ms) or 0.0
+    if age_s > LATE_S:
+        yield HealthReason(
+            HealthCode.OLDEST_DUE,
+            _lateness(age_s),
+            f"the oldest job without a subscription has waited {_span(age_s)}",
+            "if its endpoint can take more, give its pool a larger concurrency, or rate: `penstock pools set`",
             "#/jobs?status=PENDING",
         )
+
+
+def _lateness(age_s: float) -> HealthStatus:
+    return HealthStatus.DEGRADED if age_s > VERY_LATE_S else HealthStatus.WARNING
 
 
 def _subscription(
@@ -197,21 +215,24 @@ def _subscription_reasons(
         )
     if subscription.paused:
         return
-    late_s = _age_s(load.due_since_ms, facts.now_ms) or 0.0
-    if late_s > LATE_S and load.due_since_ms == facts.waits_since_ms:
+    waits = (load.waits_since_ms, facts.waits.get(subscription.id))
+    late_s = _age_s(min((each for each in waits if each is not None), default=None), facts.now_ms) or 0.0
+    if late_s > LATE_S:
         yield reason(
             HealthCode.OLDEST_DUE,
-            HealthStatus.DEGRADED if late_s > VERY_LATE_S else HealthStatus.WARNING,
+            _lateness(late_s),
             f"the oldest job of {name} that is due has waited {_span(late_s)}",
             _remedy_of_lateness(recent, breaker),
         )
-    if recent is not None and _is_failing(recent):
+    if recent is not None and is_failing(recent):
         failed = recent.failed + recent.refused
         tried = failed + recent.delivered
+        error = facts.last_errors.get(subscription.id)
+        why = "" if error is None else f", the newest with: {error[:MOST_OF_ERROR]}"
         yield reason(
             HealthCode.SUBSCRIPTION_FAILING,
             HealthStatus.DEGRADED,
-            f"{failed} of the last {tried} deliveries to {name} failed",
+            f"{failed} of the last {tried} deliveries to {name} failed{why}",
             f"`penstock subscriptions test {name}` shows the endpoint's answer; failed deliveries are retried",
         )
     if breaker is not BreakerState.CLOSED:
@@ -224,8 +245,10 @@ def _subscription_reasons(
 
 
 def _remedy_of_lateness(recent: Minute | None, breaker: BreakerState) -> str:
-    if breaker is not BreakerState.CLOSED or (recent is not None and _is_failing(recent)):
+    if breaker is not BreakerState.CLOSED or (recent is not None and is_failing(recent)):
         return "its jobs go on when its endpoint answers with success again"
+    if recent is not None and recent.deferred > recent.delivered:
+        return "its endpoint puts most deliveries off (429, or `ack: false`): it has to take more"
     return "if the subscriber can take more, give its pool a larger concurrency, or rate: `penstock pools set`"
 
 
@@ -234,7 +257,8 @@ def _minutes(facts: HealthFacts) -> float:
     return max(1.0, (facts.now_ms - facts.recent_since_ms) / MINUTE_MS)
 
 
-def _is_failing(recent: Minute) -> bool:
+def is_failing(recent: Minute) -> bool:
+    """Return whether too many of a subscription's deliveries failed."""
     rate = recent.success_rate
     tried = recent.delivered + recent.failed + recent.refused
     if rate is None:

@@ -3,6 +3,7 @@
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Protocol
 
@@ -15,7 +16,7 @@ from penstock.domain.breaker import BreakerState
 from penstock.domain.limits import MINUTE_MS
 from penstock.edge.clock import Clock
 from penstock.edge.disk_space import free_bytes
-from penstock.events.api.health.report import WINDOW_MINUTES, HealthFacts, PartStates, assess, shortened
+from penstock.events.api.health.report import WINDOW_MINUTES, HealthFacts, PartStates, assess, is_failing, shortened
 from penstock.events.errors import DatabaseFailed
 from penstock.events.statistics import Dimension, Minute, merged
 from penstock.events.store import JobRepository
@@ -23,6 +24,7 @@ from penstock.http.api import Call, NoBody, NoQuery, route
 
 PATH = "/health"
 FRESH_MS = 2000
+MOST_ERRORS = 20
 MAX_LABELS = 200
 OTHERS = "(others)"
 _COUNTED_MINUTES = 30
@@ -98,19 +100,33 @@ class HealthWatch:
         since_ms = (now_ms // MINUTE_MS - _COUNTED_MINUTES) * MINUTE_MS
         minutes = await repository.statistics.minutes(since_ms, now_ms + MINUTE_MS, Dimension.SUBSCRIPTION)
         self.deliveries.count(minutes)
+        subscriptions = await repository.list_subscriptions()
         oldest = await repository.oldest_waiting(now_ms)
+        recent = _recent(minutes, now_ms)
         return HealthFacts(
             now_ms=now_ms,
-            subscriptions=await repository.list_subscriptions(),
+            subscriptions=subscriptions,
             loads=await repository.subscription_loads(now_ms),
-            recent=_recent(minutes, now_ms),
+            recent=recent,
             recent_since_ms=max(_window_ms(now_ms), min((each.minute_ms for each in minutes), default=now_ms)),
             breakers=(*self._breakers.views(), *states.breakers),
             states=states,
-            waits_since_ms=oldest.since_ms,
+            waits=oldest.by_subscription,
+            last_errors=await self._last_errors(
+                each.id for each in subscriptions if each.id in recent and is_failing(recent[each.id])
+            ),
             trouble=repository.trouble(),
             free_bytes=self._free_bytes(),
         )
+
+    async def _last_errors(self, failing: Iterable[str]) -> dict[str, str]:
+        """Return why the newest failed delivery of each failed, of as many subscriptions as are worth the time."""
+        errors: dict[str, str] = {}
+        for subscription_id in islice(failing, MOST_ERRORS):
+            for failure in await self._repository.recent_failures(subscription_id, 1):
+                if failure.attempt.error:
+                    errors[subscription_id] = failure.attempt.error
+        return errors
 
     def _free_bytes(self) -> int | None:
         try:

@@ -2,6 +2,9 @@
 oldest has waited.
 """
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 import msgspec
 
 from penstock.domain.job import Attempt, DispatchJob
@@ -16,6 +19,7 @@ THE_NEWEST: FinishedPlace = (2**62, "")
 """The place before all others."""
 
 _MOST_LOOKED_AT = 200
+_NONE: Mapping[str | None, int] = MappingProxyType({})
 
 COUNTED_JOBS = 1000
 """How many of a subscription's jobs of each kind are counted."""
@@ -86,6 +90,8 @@ class OldestWaiting(msgspec.Struct, frozen=True):
     """Of what only waits for its turn: events to become jobs, due jobs to be delivered."""
     held_since_ms: int | None = None
     """Of due jobs that something holds: an earlier one of their group, or a pause of their subscription."""
+    by_subscription: Mapping[str | None, int] = _NONE
+    """The first, by subscription: of the empty id for jobs without one, of None for events to become jobs."""
 
 
 class SubscriptionLoad(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,6 +102,8 @@ class SubscriptionLoad(msgspec.Struct, frozen=True, kw_only=True):
     to_retry: int = 0
     due_since_ms: int | None = None
     """Since when the oldest of the counted ones is due."""
+    waits_since_ms: int | None = None
+    """The same of those that no failed job of their key and no pause holds: they only wait for their turn."""
     blocked_groups: int = 0
     """Groups that wait for a job in ERROR."""
     retrying_groups: int = 0
@@ -170,23 +178,25 @@ class JobInspection(RepositoryPart):
     def oldest_waiting(self, tx: Transaction, now_ms: int) -> OldestWaiting:
         """Return since when the oldest waits, looked up in indexes: cheap enough to ask often."""
         rows = tx.all("oldest_waiting", now_ms=now_ms, most=_MOST_LOOKED_AT)
-        found = {bool(held): since_ms for held, since_ms in rows}
-        return OldestWaiting(found.get(False), found.get(True))
+        held = [since_ms for is_held, _, since_ms in rows if is_held]
+        waiting = {key: since_ms for is_held, key, since_ms in rows if not is_held and since_ms is not None}
+        return OldestWaiting(min(waiting.values(), default=None), min(held, default=None), waiting)
 
     @reads
     def subscription_loads(self, tx: Transaction, now_ms: int) -> dict[str, SubscriptionLoad]:
         """Return what waits for each subscription, by id; jobs without one are under the empty id."""
         loads: dict[str, SubscriptionLoad] = {
-            key: SubscriptionLoad(ready=ready, due_since_ms=since_ms)
-            for key, ready, since_ms in tx.all("loads_of_subscriptions", most=COUNTED_JOBS)
+            key: SubscriptionLoad(ready=ready, due_since_ms=since_ms, waits_since_ms=waits_ms)
+            for key, ready, since_ms, waits_ms in tx.all("loads_of_subscriptions", most=COUNTED_JOBS)
         }
         for key, since_ms in tx.all("oldest_ready", most=_OLDEST_READY):
-            loads[key] = _older(loads.get(key, SubscriptionLoad()), since_ms)
+            known = loads.get(key, SubscriptionLoad())
+            loads[key] = msgspec.structs.replace(known, due_since_ms=_older(known.due_since_ms, since_ms))
         for key, count, since_ms in tx.all("jobs_under_way", most=_MOST_UNDER_WAY):
-            known = _older(loads.get(key, SubscriptionLoad()), since_ms)
+            known = _waiting(loads.get(key, SubscriptionLoad()), since_ms)
             loads[key] = msgspec.structs.replace(known, under_way=min(count, COUNTED_JOBS))
         for key, count, since_ms in tx.all("jobs_to_retry", now_ms=now_ms, most=_MOST_UNDER_WAY):
-            known = _older(loads.get(key, SubscriptionLoad()), since_ms)
+            known = _waiting(loads.get(key, SubscriptionLoad()), since_ms)
             loads[key] = msgspec.structs.replace(known, to_retry=min(count, COUNTED_JOBS))
         for key, blocked, held, since_ms in tx.all("blocked_groups_of_subscriptions"):
             known = loads.get(key, SubscriptionLoad())
@@ -201,6 +211,13 @@ def _keys_of(subscription_id: str | None) -> tuple[str, str]:
     return ("", _AFTER_ALL_KEYS) if subscription_id is None else (f"{subscription_id}:", f"{subscription_id};")
 
 
-def _older(load: SubscriptionLoad, since_ms: int | None) -> SubscriptionLoad:
-    times = [each for each in (load.due_since_ms, since_ms) if each is not None]
-    return msgspec.structs.replace(load, due_since_ms=min(times, default=None))
+def _waiting(load: SubscriptionLoad, since_ms: int | None) -> SubscriptionLoad:
+    return msgspec.structs.replace(
+        load,
+        due_since_ms=_older(load.due_since_ms, since_ms),
+        waits_since_ms=_older(load.waits_since_ms, since_ms),
+    )
+
+
+def _older(one_ms: int | None, other_ms: int | None) -> int | None:
+    return min((each for each in (one_ms, other_ms) if each is not None), default=None)

@@ -26,37 +26,40 @@ FROM attempts WHERE job_id = :id AND (number, at_ms) > (:after_number, :after_ms
 SELECT {stored state}, count(*) FROM jobs GROUP BY {stored state}
 
 -- oldest_waiting --
--- Since when the oldest event waits to become jobs, the oldest job for its delivery; apart from these, those that are due
--- but held: their lane was found with nothing to give. Ids are in the order of time, but a job that is tried again or was
--- planned is due later: of the oldest ids of a state, the one that was due first. Lanes that are awake are looked at too,
--- as those may all be held.
-SELECT held, min(since_ms) FROM (
-    SELECT false AS held, received_ms AS since_ms FROM (
+-- Since when the oldest event waits to become jobs, without a subscription; the oldest job of each subscription for its
+-- delivery; apart from these, those that are due but held: their lane was found with nothing to give. Ids are in the order
+-- of time, but a job that is tried again or was planned is due later: of the oldest ids of a state, the one that was due
+-- first. Lanes that are awake are looked at too, as those may all be held.
+SELECT held, subscription_id, min(since_ms) FROM (
+    SELECT false AS held, NULL AS subscription_id, received_ms AS since_ms FROM (
         SELECT received_ms FROM events {by events_to_fan_out} WHERE fanned_out = 0 ORDER BY id LIMIT 1
     ) AS event
     UNION ALL
-    SELECT false, due_at_ms FROM (
-        SELECT due_at_ms FROM jobs {by jobs_waiting} WHERE state = {WAITING} AND due_at_ms <= :now_ms
-        ORDER BY due_at_ms LIMIT 1
+    SELECT false, subscription, due_at_ms FROM (
+        SELECT coalesce(subscription_id, '') AS subscription, due_at_ms FROM jobs {by jobs_waiting}
+        WHERE state = {WAITING} AND due_at_ms <= :now_ms ORDER BY due_at_ms LIMIT 1
     ) AS due
     UNION ALL
-    SELECT false, due_at_ms FROM (
-        SELECT due_at_ms FROM jobs {by jobs_by_state} WHERE {stored state} = {QUEUED} ORDER BY id LIMIT :most
+    SELECT false, coalesce(subscription_id, ''), due_at_ms FROM (
+        SELECT subscription_id, due_at_ms FROM jobs {by jobs_by_state} WHERE {stored state} = {QUEUED}
+        ORDER BY id LIMIT :most
     ) AS queued
     UNION ALL
-    SELECT coalesce(NOT lanes.awake AND lanes.in_flight = 0, false), due_at_ms FROM (
-        SELECT due_at_ms, group_key, mode FROM jobs {by jobs_by_state} WHERE {stored state} = {READY}
+    SELECT coalesce(NOT lanes.awake AND lanes.in_flight = 0, false), coalesce(ready.subscription_id, ''), due_at_ms FROM (
+        SELECT due_at_ms, group_key, mode, subscription_id FROM jobs {by jobs_by_state} WHERE {stored state} = {READY}
         ORDER BY id LIMIT :most
     ) AS ready
     LEFT JOIN lanes ON lanes.group_key = ready.group_key AND lanes.ordered = (ready.mode > 0)
     UNION ALL
-    SELECT false, (
+    SELECT false, coalesce(lane.subscription_id, ''), (
         SELECT due_at_ms FROM jobs {by jobs_ready}
         WHERE state = {READY} AND group_key = lane.group_key AND (mode > 0) = lane.ordered
         ORDER BY mode, sequence, created_at_ms, id LIMIT 1
-    ) FROM (SELECT group_key, ordered FROM lanes {by lanes_awake} WHERE awake LIMIT :most) AS lane
+    ) FROM (
+        SELECT group_key, ordered, subscription_id FROM lanes {by lanes_awake} WHERE awake LIMIT :most
+    ) AS lane
 ) AS waiting
-GROUP BY held
+GROUP BY held, subscription_id
 
 -- What an operator looks at
 
@@ -118,6 +121,12 @@ SELECT s.id, (
         SELECT due_at_ms FROM jobs {by jobs_ready}
         WHERE state = {READY} AND group_key >= s.id || ':' AND group_key < s.id || ';' LIMIT :most
     ) AS due
+), (
+    SELECT min(CASE WHEN coalesce(lanes.awake OR lanes.in_flight > 0, true) THEN due_at_ms END) FROM (
+        SELECT due_at_ms, group_key, mode FROM jobs {by jobs_ready}
+        WHERE state = {READY} AND group_key >= s.id || ':' AND group_key < s.id || ';' LIMIT :most
+    ) AS ready
+    LEFT JOIN lanes ON lanes.group_key = ready.group_key AND lanes.ordered = (ready.mode > 0)
 ) FROM subscriptions AS s
 
 -- jobs_under_way --
