@@ -237,12 +237,16 @@ class Clients:
             thread.start()
 
     def finish(self, within_s: float) -> None:
-        """Send no more, and receive until everything has come or the time is over."""
+        """Send no more, and receive until everything has come, or nothing more has for this long."""
         self._sending.clear()
         for thread in self._producers:
             thread.join()
-        with suppress(AssertionError):
-            wait_until(lambda: not self.history.undelivered(), within_s)
+        left = self.history.undelivered()
+        before: set[tuple[str, int]] = set()
+        while left and left != before:
+            with suppress(AssertionError):
+                wait_until(lambda: not self.history.undelivered(), within_s)
+            before, left = left, self.history.undelivered()
         self._receiving.clear()
         for thread in self._consumers:
             thread.join()

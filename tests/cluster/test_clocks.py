@@ -1,10 +1,14 @@
 """Nodes on machines whose clocks are set differently: leases, delays and hops go by the clock of the database."""
 
+import asyncio
+import json
 from pathlib import Path
 
 import pytest
 
+from penstock.testing.receiver import RecordingReceiver
 from tests.cluster.rig import ClusterNode
+from tests.cluster.test_whole_nodes import NodeMachine
 from tests.rigs.penstock_process import wait_until
 from tests.rigs.set_clock import SetClock
 
@@ -43,3 +47,27 @@ def test_a_take_over_by_a_machine_whose_clock_is_ahead_ends_no_lease(tmp_path: P
         for node in (first, ahead):
             if node.process is not None:
                 node.kill()
+
+
+@pytest.mark.long
+async def test_events_of_a_key_keep_their_order_whichever_machine_accepts_them(
+    tmp_path: Path, postgres_database: str
+) -> None:
+    clock = SetClock(tmp_path / "clock")
+    clock.step(3600)
+    first = NodeMachine(tmp_path, "first", postgres_database)
+    ahead = NodeMachine(tmp_path, "ahead", postgres_database, clock.settings)
+    try:
+        for machine in (first, ahead):
+            await asyncio.to_thread(machine.start)
+        async with RecordingReceiver() as receiver:
+            first.penstock("subscriptions", "create", "billing", "--pattern", "orders:**", "--target", receiver.url)
+            for number in range(6):
+                await asyncio.to_thread((ahead, first)[number % 2].publish, number)
+            requests = await receiver.received(6, 90)
+    finally:
+        for machine in (first, ahead):
+            if machine.process is not None:
+                machine.kill()
+    numbers = [json.loads(request.body)["data"] for request in requests]
+    assert list(dict.fromkeys(numbers)) == list(range(6))

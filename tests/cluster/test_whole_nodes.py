@@ -3,7 +3,7 @@
 import asyncio
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import psycopg
@@ -16,9 +16,9 @@ from tests.rigs.penstock_process import Machine, run_penstock, wait_until
 class NodeMachine(Machine):
     """`penstock up --node NAME`."""
 
-    def __init__(self, directory: Path, name: str, database: str) -> None:
+    def __init__(self, directory: Path, name: str, database: str, more: Mapping[str, str] | None = None) -> None:
         options = ("--database", database, "--node", name)
-        super().__init__(directory / name, up_options=options)
+        super().__init__(directory / name, up_options=options, settings=more)
 
     def publish(self, *numbers: int) -> None:
         """Publish events of one key."""

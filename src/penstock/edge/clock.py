@@ -51,6 +51,12 @@ class SlewedTime:
         """Let it be this time now, whatever the wall clock says."""
         self._anchor = _Anchor(self._steady_ns(), time_ns, self._wall_ns() - time_ns)
 
+    def go_by(self, wall_ns: Callable[[], int]) -> None:
+        """Take another clock for the wall clock, before this one was used for anything."""
+        self._wall_ns = wall_ns
+        self._last_ms = 0
+        self.start_at(wall_ns())
+
     def now_ms(self) -> int:
         """Return milliseconds since the Unix epoch."""
         (since_ns, time_ns, ahead_ns), steady_ns = self._anchor, self._steady_ns()
@@ -148,7 +154,11 @@ class FollowedClock:
         self._ask_us = ask_us
         self._steady_ns = steady_ns
         self._ahead_ns, self._usual_ns = min((self._asked() for _ in range(_FIRST_ANSWERS)), key=lambda each: each[1])
-        self._time = SlewedTime(lambda: steady_ns() + self._ahead_ns, steady_ns)
+        self._time = SlewedTime(self.shown_ns, steady_ns)
+
+    def shown_ns(self) -> int:
+        """Return what the other clock shows now, by its last answer that was used."""
+        return self._steady_ns() + self._ahead_ns
 
     def ask(self) -> None:
         """Ask the other machine; blocks."""
@@ -170,6 +180,11 @@ class FollowedClock:
         now_ns = self._ask_us() * _NS_PER_US
         took_ns = self._steady_ns() - asked_ns
         return now_ns - asked_ns - took_ns // 2, took_ns
+
+
+def go_by(clock: FollowedClock) -> None:
+    """Let the time of this process be that of another machine, instead of the wall clock's; called at its start."""
+    _of_process.go_by(clock.shown_ns)
 
 
 def wall_ms(clock: Clock) -> int:

@@ -222,3 +222,14 @@ def test_a_way_that_has_become_longer_is_taken() -> None:
     for _ in range(2):
         other.pass_minute(clock, asking=True)
     assert abs(other.error_ms(clock)) <= 51
+
+
+def test_a_process_that_goes_by_another_machine_has_its_time() -> None:
+    other, machine = OtherMachine(), Machine()
+    clock = FollowedClock(other.ask_us, lambda: other.steady_ns)
+    machine.set_ns += 3600 * SECOND_NS
+    assert machine.time.now_ms() > 0
+    machine.time.go_by(clock.shown_ns)
+    assert abs(machine.time.now_ms() - clock.now_ms()) <= 1
+    machine.set_ns -= 7200 * SECOND_NS
+    assert abs(machine.time.now_ms() - clock.now_ms()) <= 1

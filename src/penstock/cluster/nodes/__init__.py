@@ -6,6 +6,7 @@ from penstock.cluster.nodes.part import NodeIdentity, identify, taking_part, unt
 from penstock.cluster.nodes.rates import RatePermits
 from penstock.cluster.nodes.registry import Before, Registry
 from penstock.cluster.nodes.spread import Node
+from penstock.cluster.nodes.time import go_by_database
 
 __all__ = [
     "UNREACHABLE",
@@ -16,6 +17,7 @@ __all__ = [
     "RatePermits",
     "Registry",
     "ShardKeeper",
+    "go_by_database",
     "identify",
     "taking_part",
     "until_stop",
