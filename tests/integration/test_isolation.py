@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Iterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -186,12 +187,41 @@ async def test_an_installation_with_one_full_queue_is_upgraded_to_queues_of_pool
         assert_in_order(second, 2 * QUICK)
 
 
-def held_back(machine: Machine) -> float:
-    """Return how many messages came to be delivered and had to wait for an earlier one of their key."""
+def counted(machine: Machine, name: str) -> float:
+    """Return a number among the router's metrics, 0 if it is not there yet."""
     answer = request(machine.addresses["router"], "GET", "/metrics")
     lines = answer.body.decode().splitlines()
-    name = 'penstock_job_pointers_without_delivery_total{reason="HELD_BACK"}'
     return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(name))
+
+
+def held_back(machine: Machine) -> float:
+    """Return how many messages came to be delivered and had to wait for an earlier one of their key."""
+    return counted(machine, 'penstock_job_pointers_without_delivery_total{reason="HELD_BACK"}')
+
+
+async def test_many_dead_endpoints_are_not_asked_for_each_of_their_events(machine: Machine) -> None:
+    name = 'penstock_job_deliveries_total{outcome="DEFERRED"}'
+    async with AsyncExitStack() as stack, RecordingReceiver() as receiver:
+        dead = [await stack.enter_async_context(RecordingReceiver(Reply(500))) for _ in range(5)]
+        made = [subscribe(machine, f"dead-{number}", each.url) for number, each in enumerate(dead)]
+        made.append(subscribe(machine, "beside-dead", receiver.url))
+        before = counted(machine, name)
+        for number in range(len(dead)):
+            # Each event has a key of its own, so that none waits for another.
+            kind = f"dead-{number}"
+            events = [
+                cloud_event(each, id=f"{kind}-{each}", type=kind, partitionkey=f"k{each}") for each in range(QUICK)
+            ]
+            api(machine, "POST", "/api/v1/events", events)
+        # Ten calls open a breaker, which then lets probes through again and again.
+        for each in dead:
+            await each.received(13, WITHIN_S)
+        publish(machine, "beside-dead", 0, QUICK)
+        await receiver.received(QUICK, WITHIN_S)
+
+        assert 0 < counted(machine, name) - before < len(dead) * QUICK / 2
+        for subscription in made:
+            api(machine, "DELETE", f"/api/v1/subscriptions/{subscription}")
 
 
 async def test_those_behind_a_failing_one_are_not_carried_through_the_queue(machine: Machine) -> None:

@@ -41,6 +41,7 @@ class LanesAgainstModel(RuleBasedStateMachine):
         self.ring: list[str] = []
         self.rings: dict[str, list[ModelLane]] = {}
         self.subscriptions: list[tuple[float, str]] = []
+        self.limits: dict[str, int] = {}
         # Those that have a lane, in the order they came.
         self.known: list[str] = []
         self.out: list[tuple[ModelLane, PoolLane]] = []
@@ -80,6 +81,27 @@ class LanesAgainstModel(RuleBasedStateMachine):
         if self.rings.get(subscription) and subscription not in self.ring:
             self.ring.append(subscription)
 
+    @rule(group=st.sampled_from(GROUPS), turns=st.integers(0, 3))
+    def limit(self, group: str, turns: int) -> None:
+        """A subscription's endpoint accepts nothing, or only probes."""
+        subscription = subscription_of(group)
+        self.lanes.limit(subscription, turns)
+        if subscription in self.known:
+            self.limits[subscription] = turns
+            self._queue_subscription(subscription)
+
+    @rule(group=st.sampled_from(GROUPS))
+    def lift_limit(self, group: str) -> None:
+        """The endpoint accepts messages again."""
+        subscription = subscription_of(group)
+        self.lanes.lift_limit(subscription)
+        if self.limits.pop(subscription, None) is not None:
+            self._queue_subscription(subscription)
+
+    def _may_not(self, subscription: str, permits: int) -> bool:
+        most = (permits + 1) // 2 if self._is_shared() else 1_000_000
+        return self._delivering(subscription) >= min(most, self.limits.get(subscription, 1_000_000))
+
     def _is_shared(self) -> bool:
         pairs = zip(self.subscriptions, self.subscriptions[1:], strict=False)
         return any(later[1] != earlier[1] and self.now_s - later[0] < SHARED_S for earlier, later in pairs)
@@ -98,7 +120,7 @@ class LanesAgainstModel(RuleBasedStateMachine):
     @rule(permits=st.integers(1, 5))
     def give_a_turn(self, permits: int) -> None:
         """The subscription that has waited longest is next, with the lane that has, and the message first in that."""
-        while self._is_shared() and self.ring and self._delivering(self.ring[0]) >= (permits + 1) // 2:
+        while self.ring and self._may_not(self.ring[0], permits):
             self.ring.pop(0)
         assert self.lanes.has_turn(permits) is bool(self.ring)
         if self.ring:
@@ -201,6 +223,8 @@ class LanesAgainstModel(RuleBasedStateMachine):
         """The model's own bookkeeping."""
         alive = [subscription_of(each.group) for each in self.model]
         self.known = list(dict.fromkeys([*(each for each in self.known if each in alive), *alive]))
+        self.limits = {each: turns for each, turns in self.limits.items() if each in alive}
+        assert self.lanes.has_limits is bool(self.limits)
 
     @invariant()
     def they_agree(self) -> None:

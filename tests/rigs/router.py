@@ -273,9 +273,13 @@ class StagedMediatorScript(ScriptedMediator):
         await asyncio.sleep(self.prepares_s)
         await permit.take()
         outcome = await self.attempt(pointer, attempt)
-        permit.give_back()
+        permit.give_back(self.answer_of(pointer.group))
         await asyncio.sleep(self.concludes_s)
         return outcome
+
+    def answer_of(self, group: str) -> MediationOutcome | None:
+        """What the subscriber's endpoint said, if all messages of the subscription go there."""
+        return None
 
 
 class RouterRig:

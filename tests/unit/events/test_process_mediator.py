@@ -61,7 +61,8 @@ class MediatorRig(JobRig):
         return MessagePointer(id=job_id, mediation_target=target, auth_token=given or None)
 
     async def attempt(self, pointer: MessagePointer) -> MediationOutcome | None:
-        return await self.mediator.attempt_in_stages(pointer, 1, Permits(1, time.monotonic, lambda: None).prepare())
+        permits = Permits(1, time.monotonic, lambda: None, lambda group, answer: None)
+        return await self.mediator.attempt_in_stages(pointer, 1, permits.prepare())
 
     async def queued(self, **fields: Any) -> str:
         job_id = await self.make(target=f"{self.receiver.url}/hook", payload=b"{}", **fields)

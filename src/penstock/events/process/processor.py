@@ -23,7 +23,7 @@ from penstock.domain.event import StoredEvent
 from penstock.domain.job import Attempt, DispatchJob
 from penstock.domain.job_state import JobStatus
 from penstock.domain.limits import SECOND_MS
-from penstock.domain.outcome import AttemptOutcome, error_text
+from penstock.domain.outcome import AttemptOutcome, MediationOutcome, error_text
 from penstock.domain.subscription import Subscription
 from penstock.edge.clock import Clock, wall_ms
 from penstock.edge.randomness import random_share
@@ -60,8 +60,8 @@ class RequestPermit(Protocol):
     async def take(self) -> None:
         """Wait for the right."""
 
-    def give_back(self) -> None:
-        """Give it to the next, if it was taken."""
+    def give_back(self, answer: MediationOutcome | None = None) -> None:
+        """Give it to the next, if it was taken; `answer` is that of the subscription's own endpoint."""
 
 
 class _Unlimited:
@@ -70,7 +70,7 @@ class _Unlimited:
     async def take(self) -> None:
         pass
 
-    def give_back(self) -> None:
+    def give_back(self, answer: MediationOutcome | None = None) -> None:
         pass
 
 
@@ -146,7 +146,7 @@ class Processor:
             if (needed_until_ms := _needed_until_ms(job, request, began_ms)) is not None:
                 await self._repository.extend_leases([job.id], needed_until_ms)
             delivery = await self._courier.deliver(request)
-        permit.give_back()
+        permit.give_back(delivery.outcome if context.is_for_subscribed_target else None)
         await self._conclude(context, delivery, began_ms)
 
     async def _loaded(self, job: DispatchJob, start: DeliveryStart) -> "_JobContext":
@@ -243,6 +243,11 @@ class _JobContext(msgspec.Struct, frozen=True):
     job: DispatchJob
     event: StoredEvent | None
     subscription: Subscription | None
+
+    @property
+    def is_for_subscribed_target(self) -> bool:
+        """Whether it goes where all new jobs of its subscription go."""
+        return self.subscription is not None and self.subscription.target == self.job.target
 
 
 class ProcessMetrics:

@@ -153,6 +153,8 @@ class PoolLanes:
         self._ring: deque[SubscriptionShare] = deque()
         # Whether the configuration says so; else it shows in the messages.
         self.configured_shared = False
+        # Subscriptions that may have fewer turns at once than they could.
+        self._limits: dict[str, int] = {}
         # When two messages in a row were of different subscriptions.
         self._shared_s = -inf
         self._newest = ""
@@ -219,17 +221,36 @@ class PoolLanes:
     def has_turn(self, permits: int) -> bool:
         """Return whether a lane may have a turn; a subscription of a shared pool has half of the permits at most.
 
-        One that has as many leaves the ring until one of its deliveries ends.
+        One that has as many, or is limited, leaves the ring until one of its deliveries ends or its limit changes.
         """
         ring = self._ring
         most = (permits + 1) // 2
         while ring:
             share = ring[0]
-            if share.delivering < most or not self.is_shared:
+            if (share.delivering < most or not self.is_shared) and not self._is_limited(share):
                 return True
             share.is_queued = False
             ring.popleft()
         return False
+
+    def _is_limited(self, share: SubscriptionShare) -> bool:
+        return bool(self._limits) and share.delivering >= self._limits.get(share.name, inf)
+
+    @property
+    def has_limits(self) -> bool:
+        """Whether any subscription is limited."""
+        return bool(self._limits)
+
+    def limit(self, subscription: str, turns: int) -> None:
+        """Limit the turns that a subscription has at once, until it has no messages here."""
+        if (share := self._shares.get(subscription)) is not None:
+            self._limits[subscription] = turns
+            self._try_again(share)
+
+    def lift_limit(self, subscription: str) -> None:
+        """Let a subscription have as many turns as it can."""
+        if self._limits.pop(subscription, None) is not None and (share := self._shares.get(subscription)) is not None:
+            self._try_again(share)
 
     def first(self) -> TrackedMessage:
         """Return the message of the next turn."""
@@ -276,6 +297,9 @@ class PoolLanes:
 
     def _end_turn(self, share: SubscriptionShare) -> None:
         share.delivering -= 1
+        self._try_again(share)
+
+    def _try_again(self, share: SubscriptionShare) -> None:
         if share.ring and not share.is_queued:
             share.is_queued = True
             self._ring.append(share)
@@ -285,6 +309,7 @@ class PoolLanes:
         share.lanes -= 1
         if not share.lanes:
             del self._shares[share.name]
+            self._limits.pop(share.name, None)
         if self._of_group.get(lane.group) is lane:
             del self._of_group[lane.group]
         else:
@@ -293,9 +318,7 @@ class PoolLanes:
     def queue_all(self) -> None:
         """Let every subscription try for a turn, as the number of permits has changed."""
         for share in self._shares.values():
-            if share.ring and not share.is_queued:
-                share.is_queued = True
-                self._ring.append(share)
+            self._try_again(share)
 
     def take_blocked(self, lane: PoolLane, failed: TrackedMessage) -> list[TrackedMessage]:
         """Remove the messages of a lane that a failed one blocks, in delivery order."""

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from enum import IntEnum
 from typing import Protocol
 
+from penstock.domain.outcome import MediationOutcome
+
 # A pool makes ready what it delivers in this time.
 AHEAD_S = 0.1
 MOST_AHEAD = 500
@@ -33,6 +35,11 @@ class Leased(Protocol):
 
     leased_until_s: float
 
+    @property
+    def group(self) -> str:
+        """The group of the message."""
+        ...
+
 
 class Permit:
     """The permit of one turn: its mediator takes it before the request and gives it back after."""
@@ -52,8 +59,13 @@ class Permit:
         if self.message is not None and self.message.leased_until_s <= self._permits.now_s():
             raise MessageLeaseEnded
 
-    def give_back(self) -> None:
-        """Let another delivery have the permit; the lane's turn goes on until the result is stored."""
+    def give_back(self, answer: MediationOutcome | None = None) -> None:
+        """Let another delivery have the permit; the lane's turn goes on until the result is stored.
+
+        `answer` is that of the endpoint that all messages of the subscription are for.
+        """
+        if answer is not None and self.message is not None:
+            self._permits.answered(self.message.group, answer)
         if self.stage is TurnStage.DELIVERING:
             self.stage = TurnStage.CONCLUDING
             self._permits.give_back()
@@ -62,7 +74,13 @@ class Permit:
 class Permits:
     """Permits for deliveries, given out in the order in which they were asked for; `on_free` uses a free one."""
 
-    def __init__(self, limit: int, now_s: Callable[[], float], on_free: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        limit: int,
+        now_s: Callable[[], float],
+        on_free: Callable[[], None],
+        answered: Callable[[str, MediationOutcome], None],
+    ) -> None:
         # Less than the pool's concurrency while a decrease waits for deliveries to end.
         self.limit = limit
         # Turns that hold a permit, and turns that will want one.
@@ -70,6 +88,7 @@ class Permits:
         self.preparing = 0
         self.now_s = now_s
         self._on_free = on_free
+        self.answered = answered
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._window_s = now_s()
         self._ended = 0

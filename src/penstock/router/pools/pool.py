@@ -24,6 +24,7 @@ from penstock.router.intake.tracker import TrackedMessage
 from penstock.router.monitoring.views import RouterGroupView, RouterPoolView
 from penstock.router.monitoring.warnings import WarningCode, Warnings, WarningSeverity
 from penstock.router.pools.counts import PoolMetrics
+from penstock.router.pools.holds import SubscriptionHolds
 from penstock.router.pools.lanes import PoolLane, PoolLanes
 from penstock.router.pools.mediator import Mediator, StagedMediator, attempt_of
 from penstock.router.pools.permits import MessageLeaseEnded, Permit, Permits
@@ -69,7 +70,8 @@ class DeliveryPool:
         self._returns = MessageReturns(code, self._lanes, clock, self._loop.time)
         self._workers: dict[asyncio.Task[None], _Worker] = {}
         self._backing_off: dict[PoolLane, asyncio.TimerHandle] = {}
-        self._permits = Permits(concurrency, self._loop.time, self._start_workers)
+        self._holds = SubscriptionHolds(self._lanes, self._start_workers)
+        self._permits = Permits(concurrency, self._loop.time, self._start_workers, self._holds.answered)
         self._room: asyncio.Future[None] | None = None
         self._changed = asyncio.Event()
 
@@ -369,6 +371,7 @@ class DeliveryPool:
         for timer in self._backing_off.values():
             timer.cancel()
         self._backing_off.clear()
+        self._holds.clear()
         for message in self._lanes.clear():
             self._returns.give_back(message, 0)
         self._signal_room()
