@@ -3,10 +3,13 @@
 import gc
 import signal
 from collections.abc import Sequence
+from functools import cache
 from time import monotonic
 from typing import Any
 
 import pytest
+import typer.testing
+from typer.main import get_command
 
 from tests.rigs.rewriting import rewrite_share
 from tests.rigs.search import load_profile
@@ -44,6 +47,9 @@ SHARED = {
 STARTED_S = monotonic()
 COLLECTED = pytest.StashKey[Sequence[str]]()
 
+
+# Building the tree of commands takes 20 ms, longer than most commands run; Typer's runner does it for each call.
+vars(typer.testing)["_get_command"] = cache(get_command)
 
 # Modules and collected tests live to the end: no collection of garbage has to look at them.
 gc.disable()

@@ -9,8 +9,9 @@ from pathlib import Path
 from random import Random
 from shutil import which
 from struct import Struct
-from time import sleep
+from time import monotonic, sleep
 
+from scripts.fault_injection.claims import Fault
 from tests.rigs.penstock_process import Machine, descendants
 
 _DISK = "384m"
@@ -67,15 +68,19 @@ class SmallDisk:
 class Faults:
     """Injects faults into a running `penstock up`, one at a time."""
 
-    def __init__(self, machine: Machine, rng: Random, clock: SetClock, disk: SmallDisk) -> None:
+    def __init__(self, machine: Machine, rng: Random, clock: SetClock, disk: SmallDisk, stop_all_s: float = 0) -> None:
+        """`stop_all_s`: how long the whole machine is stopped at times."""
         self._machine = machine
         self._rng = rng
         self._clock = clock
         self._disk = disk
-        self.counts: dict[str, int] = {}
+        self._stop_all_s = stop_all_s
+        self.injected: list[Fault] = []
         kinds: dict[str, tuple[int, Callable[[], None]]] = {
             "kill a part": (6, self._kill_part),
-            "kill all": (1, self._kill_all),
+            "kill all": (3 if stop_all_s else 1, self._kill_all),
+            "stop all": (3 if stop_all_s else 0, self._stop_all),
+            "end and start": (2 if stop_all_s else 0, self._restart),
             "stop a part": (3, self._stop_part),
             "set the clock": (2 if clock.settings else 0, self._set_clock),
             "fill the disk": (2 if disk.is_mounted else 0, self._fill_disk),
@@ -86,8 +91,9 @@ class Faults:
     def inject(self) -> str:
         """Inject one fault, and return its name when what it lasts is over."""
         (name,) = self._rng.choices(list(self._kinds), self._weights)
+        began_s = monotonic()
         self._kinds[name]()
-        self.counts[name] = self.counts.get(name, 0) + 1
+        self.injected.append(Fault(name, began_s, monotonic()))
         return name
 
     def heal(self) -> None:
@@ -105,6 +111,18 @@ class Faults:
     def _kill_all(self) -> None:
         self._machine.kill()
         self._machine.start()
+
+    def _restart(self) -> None:
+        self._machine.stop()
+        self._machine.start()
+
+    def _stop_all(self) -> None:
+        pids = [self._machine.pid, *descendants(self._machine.pid)]
+        for number, wait_s in ((signal.SIGSTOP, self._stop_all_s), (signal.SIGCONT, 0.0)):
+            for pid in pids:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, number)
+            sleep(wait_s)
 
     def _stop_part(self) -> None:
         pid = self._part()

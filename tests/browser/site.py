@@ -11,6 +11,10 @@ from urllib.request import Request, urlopen
 
 import boto3  # type: ignore[import-untyped]
 
+from penstock.domain.replay import ReplayRequest, ReplaySelection
+from penstock.edge.clock import SystemClock
+from penstock.edge.node import process_ids
+from penstock.events.store.sqlite import sqlite_repository
 from tests.browser.receiver import Receiver, ReceiverThread
 from tests.rigs.penstock_process import Machine, wait_until
 
@@ -75,6 +79,18 @@ class Site:
     def get(self, path: str) -> Any:
         """What the API tells."""
         return self.ask("GET", path)
+
+    def left_replay(self, subscription: Any) -> str:
+        """A large replay of a subscription, as a process leaves it that ends before it has copied anything; its id."""
+        request = ReplayRequest(selection=ReplaySelection(subscription_id=subscription["id"]))
+        replay_id = process_ids().next_id(SystemClock().now_ms())
+
+        async def begin() -> None:
+            async with sqlite_repository(self._machine.data / "jobs.db").replays(SystemClock()) as replays:
+                await replays.add(replay_id, request, 0, SystemClock().now_ms())
+
+        self._thread.do(begin())
+        return replay_id
 
     def subscribe(self, receiver: Receiver, **fields: Any) -> Any:
         """A subscription to a type of its own, such as `t7:**`, at a receiver."""

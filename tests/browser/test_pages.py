@@ -379,6 +379,20 @@ def test_a_replay_is_counted_before_it_is_done(site: Site, page: Page) -> None:
     site.wait(lambda: site.numbers(receiver) == [1, 2, 3, 1, 2, 3])
 
 
+def test_a_replay_that_its_process_left_is_shown_and_continued(site: Site, page: Page) -> None:
+    receiver = site.receiver()
+    subscription = site.subscribe(receiver)
+    site.publish(subscription, 1, 2, 3)
+    site.wait_for(subscription, ["COMPLETED"] * 3)
+    replay_id = site.left_replay(subscription)
+    opened(page, "jobs")
+    card = page.get_by_role("region", name="Replays")
+    expect(card.get_by_role("row").filter(has_text=replay_id)).to_contain_text("counting…")
+    card.get_by_role("button", name="Continue").click()
+    site.wait(lambda: site.numbers(receiver) == [1, 2, 3, 1, 2, 3])
+    expect(card.get_by_role("row").filter(has_text=replay_id)).to_contain_text("complete")
+
+
 def test_a_subscription_is_made_tested_paused_and_given_a_new_secret(
     site: Site, page: Page, complaints: list[str]
 ) -> None:

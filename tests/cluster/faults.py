@@ -22,13 +22,15 @@ from urllib.parse import urlsplit
 import psycopg
 
 from tests.cluster.history import ClusterHistory, Deletion, Receipt, Sent
-from tests.cluster.rig import TTL_S, ClusterNode
+from tests.cluster.rig import ClusterNode
 from tests.rigs.connection_cutter import ConnectionProxy, Cutter
 from tests.rigs.penstock_process import wait_until
+from tests.rigs.set_clock import SetClock
 
 NODES = 3
 GROUPS = 4
 LEASE_S = 4
+TTL_S = 3
 SHARDS = 4
 # Two shards, each with a queue; the second one's partitions are in two more databases.
 QUEUES = {
@@ -36,15 +38,21 @@ QUEUES = {
     "wide.fifo": {"PartitionCount": "2", "DeduplicationScope": "messageGroup"},
 }
 PLACES = "wide.fifo:2=a,b"
+_END_SESSIONS = """
+SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()
+"""
 _HEADERS = {"Content-Type": "application/x-amz-json-1.0"}
 
 
 class FaultyCluster:
-    """Nodes whose connections to the database and to each other go through proxies."""
+    """Nodes with clocks of their own; proxies are before the databases, and before them for nodes and for clients."""
 
     def __init__(self, directory: Path, database: str, others: Sequence[str]) -> None:
+        self._urls = [database, *others]
         self.databases = [Cutter(database) for _ in range(NODES)]
         self.links = [ConnectionProxy() for _ in range(NODES)]
+        self.fronts = [ConnectionProxy() for _ in range(NODES)]
+        self.clocks = [SetClock(directory / f"clock-{number}") for number in range(NODES)]
         self.others = [Cutter(url) for url in others]
         databases = ",".join(f"{name}={other.url}" for name, other in zip("ab", self.others, strict=True))
         self.nodes = [
@@ -57,9 +65,13 @@ class FaultyCluster:
                 "--fifo-partition-map",
                 PLACES,
                 shards=SHARDS,
-                settings={"PENSTOCK_SQS__DATABASES": databases},
+                settings={
+                    "PENSTOCK_SQS__DATABASES": databases,
+                    "PENSTOCK_CLUSTER__TTL_S": str(TTL_S),
+                    **clock.settings,
+                },
             )
-            for number, (at, link) in enumerate(zip(self.databases, self.links, strict=True))
+            for number, (at, link, clock) in enumerate(zip(self.databases, self.links, self.clocks, strict=True))
         ]
 
     def start(self) -> None:
@@ -73,21 +85,27 @@ class FaultyCluster:
     def start_node(self, number: int) -> None:
         """Start a node, at the port that it had before."""
         self.nodes[number].start()
-        self.links[number].target = int(self.nodes[number].url.rpartition(":")[2])
+        port = int(self.nodes[number].url.rpartition(":")[2])
+        self.links[number].target = self.fronts[number].target = port
 
     def close(self) -> None:
         """End everything."""
         for node in self.nodes:
             if node.process is not None:
                 node.kill()
-        for proxy in (*self.databases, *self.links, *self.others):
+        for proxy in (*self.databases, *self.links, *self.fronts, *self.others):
             proxy.close()
+
+    def end_sessions(self, which: int) -> None:
+        """End all sessions of nodes at the database, or at one of the others."""
+        with psycopg.connect(self._urls[which % len(self._urls)], autocommit=True) as session:
+            session.execute(_END_SESSIONS)
 
     def ask(self, number: int, queue: str, action: str, **parameters: object) -> tuple[int, dict[str, object]]:
         """Ask a node; status 0 if it does not answer."""
         node = self.nodes[number]
         try:
-            connection = HTTPConnection("127.0.0.1", int(node.url.rpartition(":")[2]), timeout=15)
+            connection = HTTPConnection("127.0.0.1", self.fronts[number].port, timeout=15)
             body = json.dumps({"QueueUrl": f"{node.url}/000000000000/{queue}", **parameters})
             connection.request("POST", "/", body, {**_HEADERS, "X-Amz-Target": f"AmazonSQS.{action}"})
             answer = connection.getresponse()
@@ -115,6 +133,11 @@ class Faults:
             "cut from the database": self._cut_database,
             "cut from the nodes": self._cut_links,
             "another database is cut": self._cut_other,
+            "cut from clients": self._cut_clients,
+            "the clock is set": self._set_clock,
+            "all sessions end": self._end_sessions,
+            "rolling restart": self._restart_all,
+            "two at once": self._two_at_once,
         }
         kind = self._chance.choice(sorted(kinds))
         self.counts[kind] += 1
@@ -147,6 +170,31 @@ class Faults:
 
     def _cut_links(self, number: int) -> None:
         self._cut(self._cluster.links[number])
+
+    def _cut_clients(self, number: int) -> None:
+        self._cut(self._cluster.fronts[number])
+
+    def _set_clock(self, number: int) -> None:
+        self._cluster.clocks[number].step(self._chance.choice([-7200, -60, -5, 0, 5, 60, 7200]))
+
+    def _end_sessions(self, number: int) -> None:
+        """Lose all connections of all nodes to one of the databases, as when it is restarted."""
+        self._cluster.end_sessions(number)
+
+    def _restart_all(self, first: int) -> None:
+        for place in range(NODES):
+            number = (first + place) % NODES
+            assert self._cluster.nodes[number].stop() == 0
+            self._cluster.start_node(number)
+
+    def _two_at_once(self, number: int) -> None:
+        """Kill, pause or cut two nodes; the third one goes on."""
+        kinds = [self._kill, self._pause, self._cut_database, self._cut_links]
+        one, other = self._chance.choice(kinds), self._chance.choice(kinds)
+        thread = threading.Thread(target=other, args=((number + 1) % NODES,))
+        thread.start()
+        one(number)
+        thread.join()
 
     def _cut(self, proxy: ConnectionProxy) -> None:
         silently = self._chance.random() < 0.5
@@ -287,7 +335,9 @@ def main() -> None:
     history, breaches = clients.history, clients.history.breaches()
     print("\n".join(breaches[:50]))
     figures = {"sent": len(history.sends), "received": len(history.receipts), "deleted": len(history.deletions)}
-    print(json.dumps({"seed": given.seed, **figures, "faults": trouble.counts, "breaches": len(breaches)}))
+    broken = {"lost": len(history.undelivered()), "breaches": len(breaches)}
+    faults = {"faults": trouble.counts.total(), "kinds": trouble.counts}
+    print(json.dumps({"seed": given.seed, **figures, **faults, **broken}))
     sys.exit(1 if breaches else 0)
 
 

@@ -91,7 +91,8 @@ class ClusterHistory:
             for receipt in receipts:
                 earlier = last.get(receipt.number)
                 if earlier is not None and receipt.answered_s < earlier.asked_s + earlier.lease_s:
-                    yield f"{group}/{receipt.number} was handed out twice while its lease ran"
+                    early_s = earlier.asked_s + earlier.lease_s - receipt.answered_s
+                    yield f"{group}/{receipt.number} was handed out twice while its lease ran ({early_s:.3f} s early)"
                 last[receipt.number] = receipt
 
     def _overlapping(self) -> Iterator[str]:

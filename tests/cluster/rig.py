@@ -9,8 +9,6 @@ from typing import Any
 from tests.rigs.penstock_process import wait_until
 from tests.services.sqs_server import Answer, SqsServer
 
-TTL_S = 3
-
 
 class ClusterNode(SqsServer):
     """`penstock serve sqs --node NAME`."""
@@ -32,11 +30,7 @@ class ClusterNode(SqsServer):
             "--node",
             name,
             *options,
-            environment={
-                "PENSTOCK_CLUSTER__TTL_S": str(TTL_S),
-                "PENSTOCK_CLUSTER__SHARDS": str(shards),
-                **(settings or {}),
-            },
+            environment={"PENSTOCK_CLUSTER__SHARDS": str(shards), **(settings or {})},
         )
 
     def cluster(self) -> Any:

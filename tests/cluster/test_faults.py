@@ -28,7 +28,11 @@ def receipt(number: int, call: int, at_s: float) -> Receipt:
     [
         ([receipt(0, 1, 0)], [], "g/1 was acknowledged and is lost"),
         ([receipt(1, 1, 0), receipt(0, 2, 20)], [], "g/0 came first after g/1"),
-        ([receipt(0, 1, 0), receipt(0, 2, 5), receipt(1, 3, 30)], [], "g/0 was handed out twice while its lease ran"),
+        (
+            [receipt(0, 1, 0), receipt(0, 2, 5), receipt(1, 3, 30)],
+            [],
+            "g/0 was handed out twice while its lease ran (4.900 s early)",
+        ),
         ([receipt(0, 1, 0), receipt(1, 2, 5)], [], "g/1 was handed out while g/0 was in flight"),
         (
             [receipt(0, 1, 0), receipt(1, 2, 12), receipt(0, 3, 30)],

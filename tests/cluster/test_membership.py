@@ -105,7 +105,7 @@ async def test_a_node_that_vanished_loses_its_shards_when_its_lease_ends(postgre
     registry.renew(Node("gone", "x", "http://gone"), TTL_S)
     for shard in SHARDS:
         registry.take(shard, "x", 0)
-    member = await Member(postgres_database, "a").start()
+    member = await Member(postgres_database, "a", ttl_s=60).start()
     await until_shares((member, 4))
     assert [node.name for node in registry.view().nodes] == ["a"]
     await member.stop()
@@ -133,12 +133,12 @@ async def test_an_owner_that_is_not_recorded_is_recorded_later(postgres_database
 def test_a_name_belongs_to_one_address_at_a_time(postgres_database: str) -> None:
     registry = Registry(postgres_database, "test")
     registry.create(())
-    registry.renew(Node("a", "1", "http://one"), 0.5)
+    registry.renew(Node("a", "1", "http://one"), 60)
     with pytest.raises(NodeNameTaken, match="give each its own --node NAME"):
         registry.renew(Node("a", "2", "http://two"), TTL_S)
     registry.renew(Node("a", "3", "http://one"), 0.2)
     wait_until(lambda: not registry.view().nodes)
-    registry.renew(Node("a", "2", "http://two"), TTL_S)
+    registry.renew(Node("a", "2", "http://two"), 60)
     assert [node.address for node in registry.view().nodes] == ["http://two"]
     registry.close()
 
@@ -147,7 +147,7 @@ def test_nodes_of_other_parts_are_not_seen_and_have_another_secret(postgres_data
     one, other = Registry(postgres_database, "one"), Registry(postgres_database, "other")
     assert one.create(("s",)) == one.create(("s",))
     assert one.create(()) != other.create(())
-    one.renew(Node("a", "1", "http://one"), TTL_S)
+    one.renew(Node("a", "1", "http://one"), 60)
     assert (other.view().nodes, other.view().shards) == ((), ())
     one.close()
     other.close()

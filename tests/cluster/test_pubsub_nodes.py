@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.rig import TTL_S
 from tests.rigs.penstock_process import wait_until
 from tests.services.pubsub_server import PROJECT, Clients, PubsubServer, clients_of
 
@@ -19,7 +18,7 @@ class PubsubNode(PubsubServer):
 
     def __init__(self, directory: Path, name: str, database: str) -> None:
         options = ("--database", database, "--node", name, "--node-port", "0")
-        super().__init__(directory / name, *options, environment={"PENSTOCK_CLUSTER__TTL_S": str(TTL_S)})
+        super().__init__(directory / name, *options)
 
     def is_owner(self) -> bool:
         """Whether it owns the topics."""

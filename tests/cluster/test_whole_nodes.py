@@ -10,7 +10,6 @@ import psycopg
 import pytest
 
 from penstock.testing.receiver import RecordingReceiver
-from tests.cluster.rig import TTL_S
 from tests.rigs.penstock_process import Machine, run_penstock, wait_until
 
 
@@ -19,8 +18,7 @@ class NodeMachine(Machine):
 
     def __init__(self, directory: Path, name: str, database: str) -> None:
         options = ("--database", database, "--node", name)
-        settings = {"PENSTOCK_CLUSTER__TTL_S": str(TTL_S)}
-        super().__init__(directory / name, up_options=options, settings=settings)
+        super().__init__(directory / name, up_options=options)
 
     def publish(self, *numbers: int) -> None:
         """Publish events of one key."""
@@ -60,9 +58,9 @@ async def test_events_of_any_node_arrive_in_order_and_go_on_when_the_leader_is_k
         await asyncio.to_thread(wait_until, lambda: second.penstock("status").count("sqs (4 of 8 shards)") == 2)
         status = second.penstock("status")
         assert re.search(
-            r"^a +http://127.0.0.1:\d+ +LIVE +\d s +pubsub \(epoch 1\), sqs \(4 of 8 shards\)$", status, re.MULTILINE
+            r"^a +http://127.0.0.1:\d+ +LIVE +\d+ s +pubsub \(epoch 1\), sqs \(4 of 8 shards\)$", status, re.MULTILINE
         ), status
-        assert re.search(r"^b +http://127.0.0.1:\d+ +LIVE +\d s +sqs \(4 of 8 shards\)$", status, re.MULTILINE), status
+        assert re.search(r"^b +http://127.0.0.1:\d+ +LIVE +\d+ s +sqs \(4 of 8 shards\)$", status, re.MULTILINE), status
         first.kill()
         await asyncio.to_thread(second.publish, 3, 4)
         requests = await receiver.received(5, 90)

@@ -13,37 +13,13 @@ from penstock.testing.receiver import RecordingReceiver, Reply
 from tests.protocol.pubsub_rig import Rig, bodies
 from tests.rigs.dispatch import cloud_event, request
 from tests.rigs.penstock_process import Machine
+from tests.rigs.set_clock import SetClock
 from tests.services import sqs_server
 from tests.services.pubsub_server import PubsubServer, clients_of
-
-LIBRARY = next(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"), None)
-
-
-class SetClock:
-    """The clock of processes under libfaketime."""
-
-    def __init__(self, file: Path) -> None:
-        self._file = file
-        self.settings = {
-            "LD_PRELOAD": str(LIBRARY),
-            "FAKETIME_TIMESTAMP_FILE": str(file),
-            "FAKETIME_NO_CACHE": "1",
-            # As on a real machine, where only the wall clock is set.
-            "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-        }
-        self.step(0)
-
-    def step(self, by_s: int) -> None:
-        """Set the clock to this much before or after the true time."""
-        self._file.write_text(f"{by_s:+d}\n")
 
 
 @pytest.fixture
 def clock(tmp_path: Path) -> SetClock:
-    if LIBRARY is None:
-        if os.environ.get("CI") == "true":
-            pytest.fail("libfaketime is not installed")
-        pytest.skip("libfaketime is not installed")
     return SetClock(tmp_path / "clock")
 
 

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from collections import defaultdict
 from pathlib import Path
+from queue import Queue
+from threading import Thread
 
 from penstock.queues.embedded.source import EmbeddedPublisher, EmbeddedSource
 from penstock.queues.port import Publication
@@ -20,18 +22,24 @@ PER_GROUP = 30
 async def test_processes_that_publish_and_consume_at_once_share_the_queue(tmp_path: Path) -> None:
     uri = EmbeddedUri(str(tmp_path / "shared.db"), "q")
     total = 2 * GROUPS * PER_GROUP
-    roles = ["publish:p", "publish:r", "consume:1", "consume:2"]
-    children = [_child(uri, role, GROUPS, PER_GROUP) for role in roles]
+    publishers = [_child(uri, role, GROUPS, PER_GROUP) for role in ("publish:p", "publish:r")]
+    consumers = [_child(uri, role, GROUPS, PER_GROUP) for role in ("consume:1", "consume:2")]
     handed_out: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
+    said: Queue[str] = Queue()
+    readers = [Thread(target=_pass_on, args=(child, said)) for child in consumers]
+    for reader in readers:
+        reader.start()
     try:
-        async with asyncio.timeout(PATIENCE_S):
-            consumers = [asyncio.to_thread(_lines, child) for child in children[2:]]
-            for line in [line for lines in await asyncio.gather(*consumers) for line in lines]:
-                taken_ns, group, number = line.split()
-                handed_out[group].append((int(taken_ns), int(number)))
+        for _ in range(total):
+            taken_ns, group, number = (await asyncio.to_thread(said.get, timeout=PATIENCE_S)).split()
+            handed_out[group].append((int(taken_ns), int(number)))
     finally:
-        for child in children:
+        for child in (*publishers, *consumers):
             child.kill()
+            child.wait()
+        for reader in readers:
+            reader.join()
+        for child in publishers:
             child.communicate()
     assert sum(map(len, handed_out.values())) == total
     for numbers in handed_out.values():
@@ -81,7 +89,9 @@ def _child(uri: EmbeddedUri, role: str, groups: int, per_group: int) -> "subproc
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
 
 
-def _lines(child: "subprocess.Popen[str]") -> list[str]:
-    """What a child says until it says that it is done."""
+def _pass_on(child: "subprocess.Popen[str]", said: "Queue[str]") -> None:
+    """Pass on what a child says, line by line, until it is ended."""
     assert child.stdout is not None
-    return list(iter(child.stdout.readline, "done\n"))
+    with child.stdout:
+        for line in child.stdout:
+            said.put(line)

@@ -15,7 +15,7 @@ from penstock.testing.receiver import RecordingReceiver
 from tests.rigs.penstock_process import RouterProcess, wait_until
 from tests.sources.rig_nats import NatsRig
 
-TTL = {"PENSTOCK_SCHEDULER__LEASE_TTL_S": "2", "PENSTOCK_SCHEDULER__LEASE_RENEW_S": "0.5"}
+TTL = {"PENSTOCK_SCHEDULER__LEASE_TTL_S": "8", "PENSTOCK_SCHEDULER__LEASE_RENEW_S": "0.5"}
 
 
 def is_primary(router: RouterProcess) -> bool:
@@ -38,7 +38,7 @@ async def publish(uri: str, url: str, *ids: str) -> None:
 async def until_delivered(receiver: RecordingReceiver, message_id: str) -> None:
     """Wait for a message; one that was delivered just before a kill may come again before it."""
     while message_id not in receiver.message_ids:
-        await receiver.received(len(receiver.requests) + 1, 30)
+        await receiver.received(len(receiver.requests) + 1, 120)
 
 
 @pytest.fixture(params=["embedded", "nats"])
@@ -69,7 +69,7 @@ async def test_the_standby_takes_over(
     async with RecordingReceiver() as receiver:
         try:
             await asyncio.to_thread(first.start)
-            await asyncio.to_thread(wait_until, lambda: is_primary(first), 20)
+            await asyncio.to_thread(wait_until, lambda: is_primary(first))
             await asyncio.to_thread(second.start)
             await publish(uri, receiver.url, "m1", "m2")
             await until_delivered(receiver, "m2")

@@ -27,9 +27,9 @@ TARGET = "https://orders.example/hook"
 GROUPS = 40
 PER_GROUP = 15
 JOBS = GROUPS * PER_GROUP
-# Short leases, so that the test does not wait for half a minute; small batches, so that there is a middle.
+# Leases that a busy machine can renew and that end soon; small batches, so that there is a middle.
 SETTINGS = {
-    "PENSTOCK_SCHEDULER__LEASE_TTL_S": "3",
+    "PENSTOCK_SCHEDULER__LEASE_TTL_S": "8",
     "PENSTOCK_SCHEDULER__LEASE_RENEW_S": "0.5",
     "PENSTOCK_SCHEDULER__CLAIM_LEASE_S": "3",
     "PENSTOCK_SCHEDULER__MAX_BATCH_SIZE": "20",

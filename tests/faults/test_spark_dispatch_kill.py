@@ -1,8 +1,6 @@
 """Dispatch on Spark, killed in the middle: a worker of a real cluster, and the driver with all that it started."""
 
 import asyncio
-import json
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,11 +9,9 @@ import pytest
 
 from penstock.domain.job_state import JobStatus
 from penstock.events.store.repository import JobRepository
-from penstock.queues.open import QueueSpec, source_for
-from penstock.queues.port import Confirmation
 from penstock.spark.database import SparkDatabase
 from tests.rigs.penstock_process import PenstockProcess
-from tests.rigs.queued_jobs import WITHIN_S, make_jobs, until_all_queued, until_published
+from tests.rigs.queued_jobs import make_jobs, received, until_all_queued, until_published
 from tests.services.spark_cluster import SparkCluster, running_cluster
 from tests.services.sqs_server import SqsServer, counts, running
 
@@ -77,24 +73,6 @@ def driver(directory: Path, *options: str) -> Iterator[Driver]:
     finally:
         if made.process is not None:
             made.kill()
-
-
-async def received(queue_url: str, count: int) -> dict[str, list[str]]:
-    """All that lies in the queue, by group, in the order in which a router gets it."""
-    source = source_for(QueueSpec("dispatch", queue_url, visibility_timeout=600))
-    await source.open()
-    found: dict[str, list[str]] = defaultdict(list)
-    acks: list[Confirmation] = []
-    try:
-        async with asyncio.timeout(WITHIN_S):
-            while sum(map(len, found.values())) < count:
-                for message in await source.receive():
-                    found[message.group or ""].append(json.loads(message.body)["id"])
-                    acks.append(source.ack(message))
-            await asyncio.gather(*acks)
-    finally:
-        await source.close()
-    return found
 
 
 async def check_queue(sqs: SqsServer, queue_url: str, wanted: dict[str, Sequence[str]], count: int) -> None:

@@ -167,3 +167,27 @@ def test_messages_in_flight_stay_hidden_after_a_kill_in_a_queue_that_keeps_its_l
         client.delete_message(QueueUrl=kept, ReceiptHandle=held["ReceiptHandle"])
         (behind,) = receive(client, kept)
         assert (held["Body"], behind["Body"]) == ("0", "2")
+
+
+def test_changes_of_visibility_survive_a_kill_in_a_queue_that_keeps_its_leases(tmp_path: Path) -> None:
+    with running(tmp_path, "--data", str(tmp_path / "data")) as server:
+        client = server.anyone
+        attributes = {"DurableLeases": "true", "VisibilityTimeout": "600"}
+        url = client.create_queue(QueueName="kept", Attributes=attributes)["QueueUrl"]
+        names = ("held", "extended", "released", "hidden", "deleted")
+        for name in names:
+            client.send_message(QueueUrl=url, MessageBody=name)
+        handles = {message["Body"]: message["ReceiptHandle"] for message in receive(client, url)}
+        for name, timeout_s in (("extended", 900), ("released", 0), ("hidden", 0), ("hidden", 600)):
+            client.change_message_visibility(
+                QueueUrl=url, ReceiptHandle=handles[name], VisibilityTimeout=timeout_s
+            )  # "hidden" waits again when its second change comes
+        client.delete_message(QueueUrl=url, ReceiptHandle=handles["deleted"])
+        server.kill()
+        server.start()
+        assert counts(client, url) == (1, 3, 0)
+        (released,) = receive(client, url)
+        assert (released["Body"], released["Attributes"]["ApproximateReceiveCount"]) == ("released", "2")
+        for name in names:
+            client.delete_message(QueueUrl=url, ReceiptHandle=handles[name])
+        assert counts(client, url) == (0, 0, 0)

@@ -20,6 +20,7 @@ def test_the_demo_delivers_everything_in_order(engine: str) -> None:
     for result in told["results"]:
         assert result["delivered"] == 140
         assert result["in_order"]
+        assert result["overlapping"] == 0
         assert result["complete"]
         assert result["signed"]
     times = told["times"]
@@ -38,4 +39,6 @@ def test_the_demo_on_three_nodes_loses_nothing_when_one_is_killed(postgres_url: 
     ran = run_penstock("demo", *options, within_s=300)
 
     assert ran.returncode == 0, ran.stderr
-    assert [result["delivered"] for result in json.loads(ran.stdout)["results"]] == [280] * 4
+    results = json.loads(ran.stdout)["results"]
+    assert [result["delivered"] for result in results] == [280] * 4
+    assert [result["overlapping"] for result in results] == [0] * 4

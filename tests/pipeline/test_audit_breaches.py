@@ -167,10 +167,12 @@ class _Texts(HTMLParser):
         super().__init__()
         self.texts: list[str] = []
         self.elements: set[str] = set()
+        self.links: set[str] = set()
         self._open: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.elements.add(tag)
+        self.links |= {value or "" for name, value in attrs if name == "href"}
         if tag != "meta":
             self._open.append(tag)
 
@@ -183,9 +185,11 @@ class _Texts(HTMLParser):
 
 def test_the_page_tells_findings_and_lets_no_name_be_markup(audited: AuditResult) -> None:
     page = _Texts()
-    page.feed(html_page(audited))
+    page.feed(html_page(audited, "https://penstock.example/"))
     assert "img" not in page.elements
     shown = " ".join(page.texts)
     assert "swapped2 (attempt 1)" in shown
     assert "<img src=x onerror=alert(1)>" in shown
     assert re.search(r"From the beginning until 2026-\S+: 9 findings\.", shown)
+    assert "https://penstock.example/#/jobs/swapped2" in page.links
+    assert all(link.startswith("https://penstock.example/#/jobs") for link in page.links)

@@ -1,6 +1,7 @@
 """`penstock pipeline replay` through the command line: counting, stopping by Ctrl-C, going on, and what is refused."""
 
 import signal
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -106,5 +107,8 @@ async def test_what_is_refused_before_spark_starts(tmp_path: Path, options: tupl
 
 
 def test_progress_tells_rows_rate_and_what_is_left() -> None:
-    assert progress_text(ReplayProgress(100), 1100, 50.0) == "100 of 1100 jobs, 50/s, 20 s left"
-    assert progress_text(ReplayProgress(1, 2, 3), 6, 0.0) == "6 of 6 jobs, 0/s, 2 failed, 3 held back"
+    now = datetime(2030, 1, 1, 9, 59, 50, tzinfo=UTC)
+    assert (
+        progress_text(ReplayProgress(100), 1100, 50.0, now) == "100 of 1100 jobs, 50/s, 0:00:20 left, until 10:00:10Z"
+    )
+    assert progress_text(ReplayProgress(1, 2, 3), 6, 0.0, now) == "6 of 6 jobs, 0/s, 2 failed, 3 held back"

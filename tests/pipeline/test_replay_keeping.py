@@ -244,3 +244,17 @@ def test_replays_of_long_ago_are_forgotten(rig: ReplayRig) -> None:
 
 def test_a_copy_of_a_copy_names_the_first_original() -> None:
     assert copy_id(copy_id("0HZXEQ5Y8JY5Z", "0HZXEQ5Y8JY60"), "0HZXEQ5Y8JY61") == "0HZXEQ5Y8JY5Z~0HZXEQ5Y8JY61"
+
+
+def test_the_newest_replays_are_listed_with_their_sizes(rig: ReplayRig) -> None:
+    first, second = rig.begin(), rig.begin()
+
+    async def resize(replays: Replays) -> list[tuple[str, int]]:
+        await replays.size(second, 12_345)
+        # A run that another has followed says nothing any more.
+        await replays.go_on(first.id)
+        await replays.size(first, 7)
+        return [(replay.id, replay.total) for replay in await replays.newest(10)]
+
+    assert sorted(with_replays(rig, resize)) == sorted([(second.id, 12_345), (first.id, first.total)])  # type: ignore[call-overload]
+    assert len(with_replays(rig, lambda replays: replays.newest(1))) == 1  # type: ignore[arg-type]

@@ -12,11 +12,15 @@ from penstock.delivery import CourierSettings
 from penstock.domain.job_state import JobStatus
 from penstock.domain.replay import Copied, ReplayProgress, ReplaySelection, copy_id
 from penstock.events.store.repository.replays import ReplayPart, Replays
-from penstock.history.errors import ReplayBroken
+from penstock.history.errors import InvalidQuery, ReplayBroken
+from penstock.history.lake.facts_job import FactsBatch
+from penstock.history.lake.lake import open_lake
 from penstock.history.replay.runner import ReplayRunner
 from penstock.spark.database import SparkDatabase
+from penstock.spark.tables import Tables
 from penstock.testing.receiver import RecordingReceiver, Reply
 from tests.pipeline.receiver_thread import ReceiverThread
+from tests.rigs.facts import FactsRig, attempt
 from tests.rigs.replay import EVERYTHING, NEVER, ReplayRig
 
 pytestmark = [pytest.mark.long, pytest.mark.xdist_group("spark")]
@@ -118,6 +122,54 @@ def test_a_replay_that_the_api_did_not_finish_is_gone_on_with(spark: SparkSessio
     assert ended.progress == ReplayProgress(done=2)
     made = [row[0] for row in rig.execute("SELECT id FROM jobs WHERE id LIKE '%~%' ORDER BY id")]
     assert made == [copy_id(job_id, replay.id) for job_id in (job_ids[0], job_ids[2])]
+
+
+def test_a_query_over_the_lake_names_the_jobs(spark: SparkSession, rig: ReplayRig, tmp_path: Path) -> None:
+    job_ids = rig.publish(["a", "b", "a", "b"], rig.subscribe("https://orders.example/hook"))
+    rig.end(job_ids)
+    FactsRig(rig.database).add_attempts(
+        [attempt(job_id, status_code=502 if job_id in job_ids[1:3] else 200) for job_id in job_ids]
+    )
+    lake = str(tmp_path / "lake")
+    FactsBatch(rig.database, open_lake(spark, lake), rig.clock, counts=False).add(
+        Tables(spark, rig.database).attempts().drop("response")
+    )
+    runner = ReplayRunner(spark, rig.database, rig.clock, lake)
+    # Twice the same job is once; with another condition, both must hold.
+    query = (
+        "SELECT job_id FROM deliveries WHERE status = 502 UNION ALL SELECT job_id FROM deliveries WHERE status = 502"
+    )
+    selection = ReplaySelection(sql=query, key="a")
+    as_of_ms = rig.clock.now_ms() + 1_000_000
+    count = runner.count(selection, as_of_ms)
+    assert (count.jobs, count.groups) == (1, 1)
+    replay = rig.begin(selection, total=1)
+    assert replay.request.selection == selection
+    assert runner.run(replay, count, LOOPBACK, NEVER, nobody).progress == ReplayProgress(done=1)
+    copy = copy_id(job_ids[2], replay.id)
+    assert rig.execute("SELECT id FROM jobs WHERE id LIKE '%~%'") == [(copy,)]
+    # A query that names an original takes the last of it and its copies.
+    rig.end([copy])
+    again = rig.begin(selection, total=1)
+    runner.run(again, runner.count(selection, as_of_ms), LOOPBACK, NEVER, nobody)
+    assert rig.execute(f"SELECT id FROM jobs WHERE id LIKE '%~{again.id}'") == [(copy_id(copy, again.id),)]
+
+
+@pytest.mark.parametrize(
+    ("sql", "said"),
+    [
+        ("SELECT key FROM deliveries", "must have a column job_id, but has key"),
+        ("SELECT nothing FROM deliveries", "nothing"),
+        ("SELECT CAST('x' AS INT) AS job_id", "x"),
+    ],
+)
+def test_a_query_that_names_no_jobs_is_a_sentence(
+    spark: SparkSession, rig: ReplayRig, tmp_path: Path, sql: str, said: str
+) -> None:
+    rig.publish(["a"], rig.subscribe("https://orders.example/hook"))
+    with pytest.raises(InvalidQuery, match=said) as refused:
+        ReplayRunner(spark, rig.database, rig.clock, str(tmp_path / "lake")).count(ReplaySelection(sql=sql), 1)
+    assert "\n" not in refused.value.message
 
 
 def test_a_database_that_fails_is_said_in_a_sentence(spark: SparkSession, rig: ReplayRig) -> None:

@@ -22,7 +22,7 @@ def test_one_machine_gets_the_tuned_settings_and_its_own_python(monkeypatch: pyt
     conf = configuration(SessionSettings())
     assert conf["spark.master"] == "local[*]"
     assert conf["spark.ui.enabled"] == "false"
-    assert conf[PYTHON] == sys.executable
+    assert f'exec {sys.executable} "$@"' in Path(conf[PYTHON]).read_text()
     assert conf["spark.driver.bindAddress"] == "127.0.0.1"
     assert conf["spark.python.unix.domain.socket.enabled"] == "true"
     assert "UseSerialGC" in conf[JAVA_OPTIONS]

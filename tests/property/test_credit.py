@@ -16,13 +16,18 @@ def test_shares_stay_within_the_credit_and_leave_room_for_one_more(
     granted = shares(credit, on_their_way, waiting, shared=shared)
 
     free = max(0, credit - sum(on_their_way.values()))
+    active = len({*waiting, *(name for name, jobs in on_their_way.items() if jobs)})
+    part = max(1, credit // (active + 1))
     assert list(granted) == waiting
     assert all(jobs >= 0 for jobs in granted.values())
-    assert sum(granted.values()) <= free
     if not shared:
         assert sum(granted.values()) == free
-    elif credit > 1:
-        assert all(not jobs or jobs + on_their_way.get(name, 0) <= credit / 2 for name, jobs in granted.items())
+        return
+    assert all(not jobs or jobs + on_their_way.get(name, 0) <= part for name, jobs in granted.items())
+    # Nobody waits for another one to give back what is more than its part.
+    assert all(2 * (granted[name] + on_their_way.get(name, 0)) >= part for name in waiting)
+    if all(jobs <= part for jobs in on_their_way.values()):
+        assert sum(granted.values()) <= max(free, active)
 
 
 @given(
@@ -109,3 +114,37 @@ def test_the_limits_are_read_again_for_a_pool_that_is_new_as_it_may_be_shared() 
     reads.append({})
     assert [granted(pool, now_ms) for now_ms in (30, 40) for pool in ("without", "another")] == [200] * 4
     assert reads == []
+
+
+def test_a_subscription_that_joins_a_pool_is_not_held_back_by_what_another_has() -> None:
+    assert shares(200, {"first": 200}, ["first", "joining"], shared=True) == {"first": 0, "joining": 33}
+
+
+def test_a_subscription_that_comes_while_its_pool_rests_need_not_wait() -> None:
+    book = CreditBook(fixed=CreditLimits(shared=True))
+    slow, quick = AwakeStream("p", "slow"), AwakeStream("p", "quick")
+
+    def granted(streams: list[AwakeStream], now_ms: int) -> dict[AwakeStream, int]:
+        return book.grants(streams, now_ms, lambda _: [("p", "slow", 100)], dict)
+
+    assert granted([slow], 0) == {}
+    look_ms = book.next_look_ms()
+    assert look_ms is not None
+    assert granted([slow], look_ms - 1) == {}
+    assert granted([slow, quick], look_ms - 1)[quick] > 0
+    # The one that has its part still rests.
+    assert granted([slow], look_ms - 1) == {}
+    assert book.next_look_ms() == look_ms
+
+
+def test_the_limits_are_read_again_for_a_subscription_that_is_new_to_its_pool() -> None:
+    reads = [{"p": CreditLimits(shared=False)}, {"p": CreditLimits(shared=True)}]
+    book = CreditBook()
+
+    def granted(subscription: str, now_ms: int) -> int:
+        stream = AwakeStream("p", subscription)
+        return book.grants([stream], now_ms, lambda _: [], lambda: reads.pop(0))[stream]
+
+    assert granted("first", 0) == 200
+    assert granted("second", 10) == 100
+    assert granted("first", 20) == 100

@@ -28,6 +28,7 @@ from penstock.domain.replay import (
     original_id,
 )
 from penstock.domain.subscription import Subscription
+from penstock.events.api.jobs.replay_worker import ReplayWorker
 from penstock.events.api.jobs.replays import ReplayRoutes
 from penstock.events.store.repository.replays import ReplayPart
 from penstock.events.store.statements import codes_of
@@ -141,7 +142,8 @@ async def all_jobs(database: SparkDatabase, clock: VirtualClock) -> list[Dispatc
 async def replay_by_api(database: SparkDatabase, clock: VirtualClock) -> Any:
     repository = database.repository()
     await repository.open(clock.now_ms())
-    routes = RouteTable(*routes_of(ReplayRoutes(repository, lambda: REPLAY_ID, clock)))
+    worker = ReplayWorker(repository, clock)
+    routes = RouteTable(*routes_of(ReplayRoutes(repository, lambda: REPLAY_ID, clock, worker)))
     found = routes.find(b"/api/v1/replays")
     assert found is not None
     route = found.routes["POST"]

@@ -5,6 +5,7 @@ import asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.domain.errors import Unavailable
 from penstock.domain.pace.rate import GRANT_HOLD_MS, WINDOW_MS, Grant
 from penstock.router.pools.shared_rate import SharedRate
 
@@ -69,3 +70,44 @@ def test_a_single_router_gets_the_whole_limit() -> None:
         return taken
 
     assert asyncio.run(run()) == 100
+
+
+def test_a_pool_is_unused_only_if_no_permit_was_taken_within_the_window() -> None:
+    async def run() -> None:
+        table = Table()
+        rate = SharedRate(table, "pool", 5)
+        assert rate.is_unused(0)
+        assert not rate.take(table.now_ms)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert rate.take(table.now_ms)
+        assert [rate.is_unused(at_ms) for at_ms in (0, WINDOW_MS, WINDOW_MS + 1)] == [False, False, True]
+
+    asyncio.run(run())
+
+
+def test_a_table_that_fails_is_asked_again_after_a_pause() -> None:
+    class Away(Table):
+        asked = 0
+
+        async def take(self, pool: str, wanted: int, limit: int, unused: Grant | None) -> Grant:
+            self.asked += 1
+            raise Unavailable("the database is away")
+
+    async def asked_at(rate: SharedRate, now_ms: int) -> None:
+        assert rate.take(now_ms) is False
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+
+    async def run() -> None:
+        table = Away()
+        rate = SharedRate(table, "pool", 5)
+        await asked_at(rate, 10_000)
+        again_ms = rate.ready_at_ms(10_000)
+        assert again_ms > 10_000
+        await asked_at(rate, again_ms - 1)
+        assert table.asked == 1
+        await asked_at(rate, again_ms)
+        assert table.asked == 2
+
+    asyncio.run(run())

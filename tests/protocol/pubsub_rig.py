@@ -49,7 +49,7 @@ class Rig:
         received: list[Any] = []
 
         def enough() -> bool:
-            some = self.subscriber.pull(subscription=subscription, max_messages=count - len(received), timeout=3)
+            some = self.subscriber.pull(subscription=subscription, max_messages=count - len(received), timeout=60)
             received.extend(some.received_messages)
             if ack and some.received_messages:
                 self.ack(subscription, some.received_messages)

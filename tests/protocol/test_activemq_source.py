@@ -162,14 +162,14 @@ async def test_a_delayed_message_without_a_group_waits_at_the_broker_under_the_s
     assert second.broker_id == first.broker_id
 
 
-async def test_a_re_sent_message_survives_the_broker_s_kill_right_after_the_nack(own_activemq: ActiveMQ) -> None:
-    uri = new_queue(own_activemq)
+async def test_a_re_sent_message_survives_the_broker_s_kill_right_after_the_nack(activemq: ActiveMQ) -> None:
+    uri = new_queue(activemq)
     await publish(uri, *publications(*map(str, range(20)), group=None))
     async with consuming(uri) as source:
         held = await take(source, 20)
         await asyncio.gather(*(source.nack(message, 3) for message in held))
-        own_activemq.kill()
-        own_activemq.start()
+        activemq.kill()
+        activemq.start()
         again = await take_when_back(source, 20)
         await asyncio.gather(*map(source.ack, again))
 
@@ -216,15 +216,15 @@ async def test_a_source_that_could_not_be_opened_does_not_go_on_trying() -> None
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
-async def test_after_a_restart_of_the_broker_late_acks_hold_and_the_rest_comes_in_order(own_activemq: ActiveMQ) -> None:
-    uri = new_queue(own_activemq)
+async def test_after_a_restart_of_the_broker_late_acks_hold_and_the_rest_comes_in_order(activemq: ActiveMQ) -> None:
+    uri = new_queue(activemq)
     await publish(uri, *numbered(10, "a", "b"))
     async with consuming(uri) as source:
         held = await source.receive()
-        own_activemq.kill()
+        activemq.kill()
         with pytest.raises(Unavailable):
             await asyncio.wait_for(source.ack(held[-1]), PATIENCE_S)
-        own_activemq.start()
+        activemq.start()
         delivered = held[0]
         await _ack_late(source, delivered)
         said: list[str] = []

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
+import requests
 import schemathesis
 from hypothesis import HealthCheck, settings
 from schemathesis.schemas import BaseSchema
@@ -26,7 +27,7 @@ from penstock.router.config.configuration import parse_configuration
 from penstock.testing.receiver import Reply
 from tests.rigs.dispatch import DispatchRig, cloud_event, dispatch_rig, jobs_parts, request
 from tests.rigs.job_database import Connect
-from tests.rigs.openapi import described
+from tests.rigs.openapi import described, kept_connection
 from tests.rigs.search import examples
 
 V1 = "/api/v1"
@@ -678,15 +679,23 @@ EXAMPLES = 5
 
 
 @pytest.fixture
+def session() -> Iterator[requests.Session]:
+    with kept_connection() as session:
+        yield session
+
+
+@pytest.fixture
 def schema(request: pytest.FixtureRequest) -> BaseSchema:
     return described(openapi(route_table(jobs_parts())), request.node)
 
 
 @schemathesis.pytest.from_fixture("schema").parametrize()
 @settings(max_examples=examples(EXAMPLES), suppress_health_check=list(HealthCheck))
-def test_every_answer_is_as_the_document_says(case: schemathesis.Case[Any], served: str) -> None:
+def test_every_answer_is_as_the_document_says(
+    case: schemathesis.Case[Any], served: str, session: requests.Session
+) -> None:
     # What makes a URL, an event pattern or an id cannot all be said in a schema.
-    case.call_and_validate(base_url=served, excluded_checks=[positive_data_acceptance])
+    case.call_and_validate(base_url=served, session=session, excluded_checks=[positive_data_acceptance])
 
 
 def test_the_document_is_served(served: str) -> None:

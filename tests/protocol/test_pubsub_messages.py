@@ -128,7 +128,7 @@ def test_a_pull_waits_for_a_message(rig: Rig) -> None:
     timer = Timer(0.2, rig.publish, (topic, "late"))
     timer.start()
 
-    answer = rig.subscriber.pull(subscription=subscription, max_messages=10, timeout=10)
+    answer = rig.subscriber.pull(subscription=subscription, max_messages=10, timeout=60)
 
     timer.join()
 

@@ -136,7 +136,7 @@ async def test_modify_push_config_switches_between_push_and_pull_at_once(rig: Ri
     subscription = rig.subscription(topic)
     stream = rig.subscriber.subscribe(subscription, callback=lambda message: message.nack())
     waiting = asyncio.create_task(
-        asyncio.to_thread(rig.subscriber.pull, subscription=subscription, max_messages=1, timeout=15)
+        asyncio.to_thread(rig.subscriber.pull, subscription=subscription, max_messages=1, timeout=WITHIN_S)
     )
     await asyncio.to_thread(
         rig.subscriber.modify_push_config, subscription=subscription, push_config={"push_endpoint": receiver.url}

@@ -4,13 +4,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import requests
 import schemathesis
 from hypothesis import HealthCheck, settings
 from schemathesis.schemas import BaseSchema
 
 from penstock.router.monitoring.app import openapi
 from penstock.router.settings import RouterSettings
-from tests.rigs.openapi import described
+from tests.rigs.openapi import described, kept_connection
 from tests.rigs.router_api import ServedApi, served_api
 from tests.rigs.search import examples
 
@@ -55,13 +56,21 @@ def test_the_document_is_served(api: ServedApi) -> None:
 
 
 @pytest.fixture
+def session() -> Iterator[requests.Session]:
+    with kept_connection() as session:
+        yield session
+
+
+@pytest.fixture
 def schema(request: pytest.FixtureRequest) -> BaseSchema:
     return described(openapi(ServedApi(RouterSettings()).parts()), request.node)
 
 
 @schemathesis.pytest.from_fixture("schema").parametrize()
 @settings(max_examples=examples(EXAMPLES), suppress_health_check=list(HealthCheck))
-def test_every_answer_is_as_the_document_says(case: schemathesis.Case[Any], api: ServedApi) -> None:
+def test_every_answer_is_as_the_document_says(
+    case: schemathesis.Case[Any], api: ServedApi, session: requests.Session
+) -> None:
     # A cursor is a text that the last page gave; one that is made up is refused, as other tests show.
     case.query.pop("cursor", None)
-    case.call_and_validate(base_url=api.url)
+    case.call_and_validate(base_url=api.url, session=session)

@@ -89,6 +89,21 @@ def test_a_fifo_batch_is_refused_whole(
     assert counts(memory_sqs.anyone, url) == (0, 0, 0)
 
 
+@pytest.mark.parametrize("lists", [{"StringListValues": ["x"]}, {"StringListValues": []}, {"BinaryListValues": []}])
+@pytest.mark.parametrize("field", ["MessageAttributes", "MessageSystemAttributes"])
+def test_lists_of_values_refuse_the_request(
+    memory_sqs: SqsServer, make_queue: MakeQueue, field: str, lists: dict[str, list[str]]
+) -> None:
+    """As those who sent on what they had received found out: their clients had filled in the empty lists."""
+    url = make_queue(memory_sqs.anyone)
+    wrong = {"MessageBody": "x", field: {"AWSTraceHeader": {"DataType": "String", "StringValue": "x", **lists}}}
+    refusal = "Message attribute list values in {} operation are not supported."
+    assert text_of(memory_sqs, "SendMessage", QueueUrl=url, **wrong) == refusal.format("SendMessage")
+    entries = [{"Id": "a", "MessageBody": "x"}, {"Id": "b", **wrong}]
+    assert text_of(memory_sqs, "SendMessageBatch", QueueUrl=url, Entries=entries) == refusal.format("SendMessageBatch")
+    assert counts(memory_sqs.anyone, url) == (0, 0, 0)
+
+
 def test_visibility_timeouts_of_messages(memory_sqs: SqsServer, make_queue: MakeQueue) -> None:
     url = make_queue(memory_sqs.anyone)
     invalid = "Value {} for parameter VisibilityTimeout is invalid. Reason: {}"

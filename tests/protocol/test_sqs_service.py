@@ -2,7 +2,7 @@
 
 import asyncio
 import gc
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -37,10 +37,13 @@ from tests.services.sqs_actions import act
 
 
 class TouchyStore(SqliteStore):
-    """A store that refuses commits while told to."""
+    """A store that refuses commits while told to, and can be taken by another process."""
 
+    local = False
     refuse = False
     taken = False
+    during: Callable[[], None] | None = None
+    """What happens while a commit is under way."""
 
     def require_owned(self) -> None:
         if self.taken:
@@ -49,6 +52,8 @@ class TouchyStore(SqliteStore):
     def apply(self, batch: WriteBatch) -> Shares:
         if self.refuse:
             raise StoreFailed("refused by the test")
+        if self.during is not None:
+            self.during()
         return super().apply(batch)
 
 
@@ -187,6 +192,26 @@ async def test_a_send_that_the_store_refuses_fails_and_leaves_nothing(tmp_path: 
         touchy.refuse = False
         await rig.send(url, "kept")
         assert await rig.receive(url) == 1
+
+
+@pytest.mark.parametrize("timeout_s", [0, 5])
+@pytest.mark.parametrize("late", [False, True])
+async def test_a_change_of_visibility_that_the_store_refuses_fails(tmp_path: Path, timeout_s: int, late: bool) -> None:
+    """In a queue that keeps its leases an answer means that the change survives a crash."""
+    async with AsyncExitStack() as stack:
+        store = TouchyStore(tmp_path / "home.db")
+        rig = await opened(stack, {"": store})
+        url = await rig.create("q", DurableLeases="true", VisibilityTimeout="60")
+        await rig.send(url, "g")
+        (message,) = (await rig.act("ReceiveMessage", ReceiveMessageRequest(url))).messages
+        change = ChangeMessageVisibilityRequest(url, message.receipt_handle, timeout_s)
+        if late:  # a handle that is not the latest
+            await rig.act("ChangeMessageVisibility", ChangeMessageVisibilityRequest(url, message.receipt_handle, 0))
+            assert await rig.receive(url) == 1
+        store.refuse = True
+        with pytest.raises(StoreFailed):
+            await rig.act("ChangeMessageVisibility", change)
+        store.refuse = False
 
 
 async def test_a_message_is_hidden_for_twelve_hours_in_all() -> None:
@@ -458,3 +483,28 @@ async def test_an_error_in_one_partition_keeps_back_nothing_of_the_others(tmp_pa
             await rig.receive(url)
         a.taken = False
         assert await rig.receive(url) == 4
+
+
+@pytest.mark.parametrize("late", ["after the lease", "after another process may have it"])
+async def test_messages_are_not_answered_when_others_may_have_them(tmp_path: Path, late: str) -> None:
+    store = TouchyStore(tmp_path / "sqs.db")
+    async with AsyncExitStack() as stack:
+        rig = await opened(stack, {"": store}, durable_leases=True)
+        clock = rig.service.clock
+        assert isinstance(clock, VirtualClock)
+        url = await rig.create("q.fifo", FifoQueue="true", VisibilityTimeout="4")
+        await rig.send(url, "g")
+
+        def pause() -> None:
+            if late == "after the lease":
+                clock.advance(5)
+            else:
+                store.taken = True
+
+        store.during = pause
+        with pytest.raises(PenstockError) as caught:
+            await rig.receive(url)
+        assert "received too late" in caught.value.message or "taken by the test" in caught.value.message
+        store.during, store.taken = None, False
+        clock.advance(5)
+        assert await rig.receive(url) == 1

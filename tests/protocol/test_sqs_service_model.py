@@ -23,6 +23,7 @@ from tests.services.sqs_requests import (
     ask,
     ask_json,
     ask_query,
+    flat,
     modelled_errors,
     parameters_of,
     query_name,
@@ -34,6 +35,7 @@ NO_QUEUE = PREFIX + "NonExistentQueue"
 INVALID, MISSING, MALFORMED = "InvalidParameterValue", "MissingParameter", "MalformedInput"
 ATTRIBUTE_NAME, ATTRIBUTE_VALUE = "InvalidAttributeName", "InvalidAttributeValue"
 NOT_FOUND, BAD_HANDLE = "ResourceNotFoundException", "ReceiptHandleIsInvalid"
+NO_LISTS = PREFIX + "UnsupportedOperation"
 FINE = ""
 
 # Errors that all of AWS's services have; the model lists only those of SQS itself.
@@ -351,7 +353,7 @@ BOUNDS: dict[str, list[tuple[Any, str]]] = {
         (["CreateQueue"], INVALID),
         (["Dance"], INVALID),
     ],
-    "AddPermission.Label": [("l" * 80, FINE), ("l" * 81, INVALID), ("a b", INVALID)],
+    "AddPermission.Label": [("l" * 80, FINE), ("l" * 81, INVALID), ("a b", INVALID), ("", MISSING)],
     "CancelMessageMoveTask.TaskHandle": [("garbage", INVALID), ("", INVALID)],
     "ChangeMessageVisibility.VisibilityTimeout": whole(0, 43_200)[:1] + whole(0, 43_200)[2:],
     "ChangeMessageVisibilityBatch.Entries": [([], PREFIX + "EmptyBatchRequest")],
@@ -395,7 +397,7 @@ BOUNDS: dict[str, list[tuple[Any, str]]] = {
     "ReceiveMessage.ReceiveRequestAttemptId": [("a", INVALID)],  # for FIFO queues only
     "ReceiveMessage.VisibilityTimeout": whole(0, 43_200),
     "ReceiveMessage.WaitTimeSeconds": [*whole(0, 20)[:1], *whole(0, 20)[2:]],  # the longest one takes its time
-    "RemovePermission.Label": [("not-there", INVALID)],
+    "RemovePermission.Label": [("not-there", INVALID), ("", MISSING)],
     "SendMessage.MessageBody": BODY,
     "SendMessageBatch.Entries": [([], PREFIX + "EmptyBatchRequest")],
     "SendMessageBatch.Entries.MessageBody": [each for each in BODY if len(each[0]) < FULL],
@@ -558,17 +560,101 @@ def test_given_twice_by_json(world: World, action: str, path: tuple[str, ...]) -
     assert ask_json(world.server, action, f"{text[:-1]}, {first[1:]}").code == MALFORMED
 
 
-@every_parameter
-def test_given_twice_by_query(world: World, action: str, path: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("action", ACTIONS)
+def test_given_twice_by_query(world: World, action: str) -> None:
     """The same again changes nothing; of two different values neither is chosen."""
-    if len(path) == 2 or shape_of(action, path).type_name not in ("string", "integer"):
+    for number in range(len(list(flat(action, VALID[action](world))))):
+        request = VALID[action](world)
+        name, value = list(flat(action, request))[number]
+        assert ask_query(world.server, action, request, ((name, value + "1"),)).code == MALFORMED, name
+        assert ask_query(world.server, action, request, ((name, value),)).code == FINE, name
+
+
+@every_parameter
+def test_two_values_by_query(world: World, action: str, path: tuple[str, ...]) -> None:
+    """So it is with parameters that no valid request has, such as those for other queues."""
+    place = ".1.".join(query_name(action, name) for name in path)
+    number = ".1" if shape_of(action, path).type_name == "list" else ""
+    twice = ((place + number, "a"), (place + number, "b"))
+    assert ask_query(world.server, action, without(VALID[action](world), path), twice).code == MALFORMED
+
+
+@every_parameter
+def test_a_key_given_twice_by_query(world: World, action: str, path: tuple[str, ...]) -> None:
+    """A map has a key once, whatever its values are."""
+    if shape_of(action, path).type_name != "map" or path[-1] == "MessageSystemAttributes":
         return
-    request = VALID[action](world)
-    if path[0] not in request:
-        return
-    name, value = query_name(action, path[0]), str(request[path[0]])
-    assert ask_query(world.server, action, request, ((name, value),)).code == FINE
-    assert ask_query(world.server, action, VALID[action](world), ((name, value + "1"),)).code == MALFORMED
+    place = ".1.".join(query_name(action, name) for name in path)
+    key, value = ("Key", "Value") if path[-1].lower() == "tags" else ("Name", "Value")
+    if path[-1] == "MessageAttributes":
+        value = "Value.DataType"
+    twice = tuple((f"{place}.{n}.{part}", "a") for n in (1, 2) for part in (key, value))
+    assert ask_query(world.server, action, without(VALID[action](world), path), twice).code == INVALID
+
+
+# Members of an attribute: what the answer is for values of a String, but for those of another type
+
+
+VALUE_MEMBERS: dict[str, list[tuple[dict[str, Any], str]]] = {
+    "DataType": [
+        ({"StringValue": "x"}, INVALID),
+        ({"StringValue": "x", "DataType": ""}, INVALID),
+        ({"StringValue": "x", "DataType": "String."}, INVALID),
+        ({"StringValue": "x", "DataType": "string"}, INVALID),
+        ({"StringValue": "x", "DataType": "String"}, FINE),
+    ],
+    "StringValue": [
+        ({"DataType": "String"}, INVALID),
+        ({"DataType": "String", "StringValue": ""}, INVALID),
+        ({"DataType": "Binary", "StringValue": "x"}, INVALID),
+        ({"DataType": "String", "StringValue": "\t\n\r \U0010ffff"}, FINE),
+    ],
+    "BinaryValue": [
+        ({"DataType": "Binary"}, INVALID),
+        ({"DataType": "Binary", "BinaryValue": ""}, INVALID),
+        ({"DataType": "String", "BinaryValue": "AA=="}, INVALID),
+        ({"DataType": "String", "StringValue": "x", "BinaryValue": "AA=="}, INVALID),
+        ({"DataType": "Binary", "BinaryValue": "no base64"}, MALFORMED),
+        ({"DataType": "Binary", "BinaryValue": "A"}, MALFORMED),
+        ({"DataType": "Binary", "BinaryValue": "AA=="}, FINE),
+    ],
+    "StringListValues": [({"DataType": "String", "StringValue": "x", "StringListValues": ["x"]}, NO_LISTS)],
+    "BinaryListValues": [({"DataType": "Binary", "BinaryValue": "AA==", "BinaryListValues": ["AA=="]}, NO_LISTS)],
+}
+WRONG_MEMBERS: dict[str, list[Any]] = {
+    "string": [[], {}],
+    "blob": [5, True, [], {}],
+    "list": ["x", 5, {}, [[]], [{}]],
+}
+
+
+def with_attribute(action: str, world: World, value: Any) -> dict[str, Any]:
+    """A request to send with one attribute of this value."""
+    path = ("MessageAttributes",) if action == "SendMessage" else ("Entries", "MessageAttributes")
+    return with_value(VALID[action](world), path, {"a": value})
+
+
+@both
+@pytest.mark.parametrize("action", ["SendMessage", "SendMessageBatch"])
+@pytest.mark.parametrize("member", VALUE_MEMBERS)
+def test_members_of_an_attribute(world: World, protocol: str, action: str, member: str) -> None:
+    for value, expected in VALUE_MEMBERS[member]:
+        outcome = ask(world.server, protocol, action, with_attribute(action, world, value))
+        assert code_of(action, protocol, outcome) == expected, value
+
+
+@pytest.mark.parametrize("action", ["SendMessage", "SendMessageBatch"])
+@pytest.mark.parametrize("member", VALUE_MEMBERS)
+def test_members_of_an_attribute_of_a_wrong_type(world: World, action: str, member: str) -> None:
+    shape = MODEL.shape_for("MessageAttributeValue").members[member]
+    for wrong in WRONG_MEMBERS[shape.type_name]:
+        value = {"DataType": "String", "StringValue": "x", member: wrong}
+        outcome = ask(world.server, JSON, action, with_attribute(action, world, value))
+        assert (outcome.status, outcome.code) == (400, MALFORMED), wrong
+
+
+def test_every_member_of_an_attribute_has_values() -> None:
+    assert VALUE_MEMBERS.keys() == set(MODEL.shape_for("MessageAttributeValue").members)
 
 
 @both

@@ -1,20 +1,25 @@
-"""HTTP servers with a certificate of their own, and queue URLs behind a proxy that has one."""
+"""HTTP and gRPC servers with a certificate of their own, and queue URLs behind a proxy that has one."""
 
 import ssl
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import urlopen
+from uuid import uuid4
 
 import boto3  # type: ignore[import-untyped]
+import grpc  # type: ignore[import-untyped]
 import pytest
 from botocore.auth import SigV4Auth  # type: ignore[import-untyped]
 from botocore.awsrequest import AWSRequest  # type: ignore[import-untyped]
 from botocore.config import Config  # type: ignore[import-untyped]
 from botocore.credentials import Credentials  # type: ignore[import-untyped]
+from google.pubsub_v1 import PublisherClient, PubsubMessage
+from google.pubsub_v1.services.publisher.transports import PublisherGrpcTransport
 
 from tests.rigs.penstock_process import ApiProcess, RouterProcess, ServedPart, wait_until
 from tests.rigs.tls import authority_pem, certificate_and_key, trusting_context
+from tests.services.pubsub_server import PubsubServer
 from tests.services.sqs_server import ADMIN, REGION, SqsServer, bodies, credentials_file, receive, running
 
 
@@ -26,9 +31,12 @@ def pair(directory: Path, name: str = "localhost") -> tuple[Path, Path]:
     return certificate, key
 
 
-def options(directory: Path) -> list[str]:
-    certificate, key = pair(directory)
+def words_of(certificate: Path, key: Path) -> list[str]:
     return ["--tls-cert", str(certificate), "--tls-key", str(key)]
+
+
+def options(directory: Path) -> list[str]:
+    return words_of(*pair(directory))
 
 
 def at_localhost(url: str) -> str:
@@ -73,10 +81,35 @@ def test_other_parts_by_tls(tmp_path: Path) -> None:
         assert is_live(router)
 
 
+def test_pubsub_by_tls(tmp_path: Path) -> None:
+    certificate, key = pair(tmp_path)
+    with PubsubServer(tmp_path, "--memory", *words_of(certificate, key)) as server:
+        with urlopen(f"{at_localhost(server.probes)}/health/live", timeout=60, context=trusting_context()) as answer:
+            assert answer.status == 200
+        port = int(server.address.rpartition(":")[2])
+        publish_by_tls(port)
+        assert ssl.get_server_certificate(("127.0.0.1", port)) == certificate.read_text()
+        pair(tmp_path)
+        wait_until(lambda: ssl.get_server_certificate(("127.0.0.1", port)) == certificate.read_text())
+        publish_by_tls(port)
+        key.write_text("half written")  # the one that works stays
+        publish_by_tls(port)
+
+
+def publish_by_tls(port: int) -> None:
+    """Create a topic and publish with Google's client on a new connection that trusts our authority only."""
+    trusted = grpc.ssl_channel_credentials(authority_pem())
+    with grpc.secure_channel(f"localhost:{port}", trusted) as channel:
+        client = PublisherClient(transport=PublisherGrpcTransport(channel=channel))
+        topic = f"projects/p/topics/t-{uuid4().hex}"
+        client.create_topic(name=topic)
+        (message_id,) = client.publish(topic=topic, messages=[PubsubMessage(data=b"x")]).message_ids
+        assert message_id
+
+
 def test_a_renewed_certificate_is_taken(tmp_path: Path) -> None:
     certificate, key = pair(tmp_path)
-    words = ("--memory", "--tls-cert", str(certificate), "--tls-key", str(key))
-    with running(tmp_path, *words) as server:
+    with running(tmp_path, "--memory", *words_of(certificate, key)) as server:
         address = ("127.0.0.1", int(server.url.rpartition(":")[2]))
         first = ssl.get_server_certificate(address)
         assert first == certificate.read_text()

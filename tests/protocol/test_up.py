@@ -10,6 +10,7 @@ import subprocess
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from urllib.error import HTTPError
 
 import boto3  # type: ignore[import-untyped]
@@ -156,10 +157,21 @@ async def test_what_is_given_up_goes_to_the_dead_letter_topic(
                 "subscriptions", "create", "s", "--pattern", "refunds:**", "--target", receiver.url, *options
             )
             machine.penstock("publish", "refunds:asked", "--key", "order-1", "--data", "7")
-            pulled = await asyncio.to_thread(subscriber.pull, subscription=name, max_messages=1, timeout=30)
-    (received,) = pulled.received_messages
+            received = await asyncio.to_thread(pull_one, subscriber, name)
     assert b'"data":7' in received.message.data
     assert "500" in received.message.attributes["penstock-reason"]
+
+
+def pull_one(subscriber: pubsub_v1.SubscriberClient, subscription: str) -> Any:
+    """The next message of a subscription, whenever it comes."""
+    found: list[Any] = []
+
+    def pull() -> list[Any]:
+        found.extend(subscriber.pull(subscription=subscription, max_messages=1, timeout=60).received_messages)
+        return found
+
+    wait_until(pull, STOP_S)
+    return found[0]
 
 
 async def test_with_keys_the_parts_know_each_other_and_strangers_are_refused(
@@ -211,11 +223,10 @@ def concurrency_of(machine: Machine, pool: str, key: str) -> int | None:
 def test_a_part_that_dies_is_started_again_where_it_was(machine: Machine) -> None:
     router = machine.addresses["router"]
     wait_until(lambda: is_ready(router), 60)
-    victim = children_of(machine.pid)[PARTS.index("router")]
+    (victim,) = (pid for pid in children_of(machine.pid) if "\0serve\0router\0" in arguments_of(pid))
     os.kill(victim, signal.SIGKILL)
-    wait_until(lambda: not is_ready(router), 60)
-    wait_until(lambda: is_ready(router), 60)
-    assert "router ended with code -9; starting it again" in machine.log()
+    wait_until(lambda: "router ended with code -9; starting it again" in machine.log())
+    wait_until(lambda: is_ready(router))
 
 
 def test_ctrl_c_while_it_starts_stops_it_without_starting_the_rest(tmp_path: Path) -> None:

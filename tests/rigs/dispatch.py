@@ -19,6 +19,7 @@ from penstock.domain.job import DispatchJob
 from penstock.domain.signing import Signature, verify
 from penstock.events.api.app import ApiFront, JobsParts
 from penstock.events.api.health.watch import HealthWatch, NoParts
+from penstock.events.api.jobs.replay_worker import ReplayWorker
 from penstock.events.api.server import ApiSettings, api_server
 from penstock.events.portal import PortalTokens
 from penstock.events.process.processor import ProcessMetrics, Processor
@@ -189,4 +190,5 @@ def jobs_parts() -> JobsParts:
         new_id=lambda: ids.next_id(0),
         metrics=metrics,
         health=HealthWatch(repository, courier.breakers, clock, NoParts()),
+        replays=ReplayWorker(repository, clock),
     )

@@ -17,7 +17,7 @@ from penstock.events.store.repository import JobRepository
 from penstock.events.store.sqlite import sqlite_repository
 from penstock.events.store.statements import Dialect
 from penstock.spark.database import SparkDatabase
-from tests.rigs.job_schemas import Fresh, drop, new_schema, postgres
+from tests.rigs.job_schemas import Fresh, new_schema, postgres
 
 NOW_MS = 1_700_000_000_000
 Connect = Callable[[], JobRepository]
@@ -54,9 +54,12 @@ def sqlite_place(tmp_path: Path) -> SparkDatabase:
 
 
 @pytest.fixture(scope="session")
-def job_schemas() -> list[Fresh]:
+def job_schemas() -> Iterator[list[Fresh]]:
     """Schemas with the tables of jobs that no test uses at the moment."""
-    return []
+    schemas: list[Fresh] = []
+    yield schemas
+    for schema in schemas:
+        schema.session.close()
 
 
 @pytest.fixture
@@ -67,7 +70,7 @@ def postgres_place(postgres_url: str, job_schemas: list[Fresh]) -> Iterator[Spar
     if schema.restore():
         job_schemas.append(schema)
     else:
-        drop(schema.database)
+        schema.drop()
 
 
 @pytest.fixture

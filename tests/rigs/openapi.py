@@ -3,9 +3,12 @@
 Tests take it from a fixture: schemathesis makes its requests while it collects otherwise, in every process of a run.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
+import requests
 import schemathesis
 from schemathesis.schemas import BaseSchema
 
@@ -17,6 +20,14 @@ def described(document: dict[str, Any], test: pytest.Item) -> BaseSchema:
     schema = schemathesis.openapi.from_dict(document)
     schema.hook(map_body)
     return schema
+
+
+@contextmanager
+def kept_connection() -> Iterator[requests.Session]:
+    """A connection for all requests of a test: thousands of its own cost as much as all the rest."""
+    with requests.Session() as session:
+        session.trust_env = False
+        yield session
 
 
 def map_body(_: schemathesis.HookContext, body: Any) -> Any:

@@ -12,6 +12,8 @@ from time import monotonic, sleep
 from typing import Any, Self
 from urllib.request import urlopen
 
+from tests.services.nats import free_port
+
 PENSTOCK = Path(sys.executable).with_name("penstock")
 LOOPBACK = {"PENSTOCK_EGRESS__ALLOW": "127.0.0.0/8"}
 SECRET = "a secret that all nodes share"
@@ -196,6 +198,10 @@ class Machine(PenstockProcess):
         self.addresses = {part: address for part, address, *_ in rows}
         assert tuple(self.addresses) == self._parts
         self.url = self.addresses["api"]
+
+    def keep_ports(self) -> None:
+        """Choose the free ports now, so that it has the same ones after a restart."""
+        self._arguments = [str(free_port()) if word == "0" else word for word in self._arguments]
 
     def penstock(self, *arguments: str) -> str:
         """What a command says that asks this API."""

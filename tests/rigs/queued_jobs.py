@@ -1,6 +1,7 @@
 """Jobs that a scheduler publishes from a database to an SQS queue, in processes that a test kills meanwhile."""
 
 import asyncio
+import json
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
 
@@ -10,6 +11,8 @@ from penstock.domain.subscription import Pool
 from penstock.edge.clock import SystemClock
 from penstock.edge.node import process_ids
 from penstock.events.store.repository import JobRepository
+from penstock.queues.open import QueueSpec, source_for
+from penstock.queues.port import Confirmation
 from tests.services.sqs_server import SqsServer, counts
 
 WITHIN_S = 180.0
@@ -61,3 +64,21 @@ async def until_all_queued(jobs: JobRepository, count: int) -> None:
         return (await jobs.counts())[JobStatus.QUEUED] == count
 
     await comes_true(holds)
+
+
+async def received(queue_url: str, count: int) -> dict[str, list[str]]:
+    """All that lies in the queue, by group, in the order in which a router gets it."""
+    source = source_for(QueueSpec("dispatch", queue_url, visibility_timeout=600))
+    await source.open()
+    found: dict[str, list[str]] = defaultdict(list)
+    acks: list[Confirmation] = []
+    try:
+        async with asyncio.timeout(WITHIN_S):
+            while sum(map(len, found.values())) < count:
+                for message in await source.receive():
+                    found[message.group or ""].append(json.loads(message.body)["id"])
+                    acks.append(source.ack(message))
+            await asyncio.gather(*acks)
+    finally:
+        await source.close()
+    return found

@@ -34,7 +34,7 @@ CONFIGURATION = RouterConfiguration(
         QueueSpec("slow", "sqlite:///q.db?queue=slow"),
     ),
 )
-_WAIT_S = 20
+_WAIT_S = 60
 
 
 class Answer(msgspec.Struct, frozen=True):

@@ -84,7 +84,7 @@ class InlineDatabase:
         await asyncio.sleep(self.latency_s)
         return result
 
-    write_one = read = read_few = write
+    write_unflushed = write_one = read = read_few = write
 
     async def keep_months(self, now_ms: int) -> None:
         pass

@@ -98,7 +98,7 @@ class MortalDatabase:
         await self._life.goes_on()
         return result
 
-    write_one = read = read_few = write
+    write_unflushed = write_one = read = read_few = write
 
     async def keep_months(self, now_ms: int) -> None:
         pass

@@ -101,15 +101,8 @@ def _java(directory: Path) -> list[str]:
 
 @pytest.fixture(scope="session")
 def activemq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ActiveMQ]:
-    """The broker of the session; tests use queues of their own."""
+    """The broker of the session; tests use queues of their own, and start it again if they have stopped it."""
     with running_activemq(tmp_path_factory.mktemp("activemq")) as broker:
-        yield broker
-
-
-@pytest.fixture
-def own_activemq(tmp_path: Path) -> Iterator[ActiveMQ]:
-    """A broker of this test alone, which it may stop and start."""
-    with running_activemq(tmp_path / "activemq") as broker:
         yield broker
 
 

@@ -19,8 +19,8 @@ from tests.rigs.penstock_process import descendants
 from tests.services import unavailable
 
 SPARK_CLASS = Path(pyspark.__path__[0], "bin", "spark-class")
-START_S = 60
-STOP_S = 60
+START_S = 240
+STOP_S = 120
 _MASTER_AT = re.compile(r"Starting Spark master at (spark://\S+)")
 _REGISTERED = re.compile(r"(Successfully registered with master)")
 

@@ -6,6 +6,7 @@ The real SQL, scheduler and standby run on virtual time. A finding names its see
 
 import asyncio
 import logging
+import os
 from collections.abc import Iterator
 from contextlib import suppress
 
@@ -19,8 +20,9 @@ from penstock.testing.virtual_loop import LoopClock, run_virtual
 from tests.rigs.scheduler_world import World
 from tests.rigs.search import first_seed
 
-# The later seeds are long tests.
-SEEDS = [*range(2), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 30))]
+# The later seeds are long tests; SIMULATED_SEEDS says how many of them.
+LONG_SEEDS = int(os.environ.get("SIMULATED_SEEDS", "30"))
+SEEDS = [*range(2), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, LONG_SEEDS))]
 FOUND_WITHIN = 6
 STEPS = 40
 

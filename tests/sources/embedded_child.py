@@ -1,7 +1,7 @@
 """A process that publishes into an embedded queue, or consumes it: `<uri> publish:<prefix>|consume:<name> G N`.
 
 A publisher sends N messages to each of G groups `<prefix><i>` and says the body of each that is in. A consumer says
-when it took each message, its group and number, until the queue stays empty.
+when it took each message, its group and number, until it is ended.
 """
 
 import asyncio
@@ -10,8 +10,6 @@ import time
 
 from penstock.queues.open import QueueSpec, publisher_for, source_for
 from penstock.queues.port import Publication
-
-EMPTY_S = 2.0
 
 
 async def publish(uri: str, prefix: str, groups: int, per_group: int) -> None:
@@ -28,18 +26,14 @@ async def publish(uri: str, prefix: str, groups: int, per_group: int) -> None:
 
 
 async def consume(uri: str) -> None:
-    """Take and ack."""
+    """Take and ack, until the process is ended."""
     source = source_for(QueueSpec("child", uri))
     await source.open()
-    try:
-        while True:
-            messages = await asyncio.wait_for(source.receive(), EMPTY_S)
-            for message in messages:
-                print(time.monotonic_ns(), message.body.decode(), flush=True)
-            await asyncio.gather(*map(source.ack, messages))
-    except TimeoutError:
-        print("done", flush=True)
-    await source.close()
+    while True:
+        messages = await source.receive()
+        for message in messages:
+            print(time.monotonic_ns(), message.body.decode(), flush=True)
+        await asyncio.gather(*map(source.ack, messages))
 
 
 if __name__ == "__main__":

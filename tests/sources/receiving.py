@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from penstock.queues.port import Publication, Received, Source
 
 # Generous: nothing waits so long unless it is broken.
-PATIENCE_S = 15.0
+PATIENCE_S = 60.0
 
 
 def publications(*bodies: str, group: str | None = "g") -> list[Publication]:
@@ -41,11 +41,11 @@ async def take(source: Source, count: int, *, ack: bool = False) -> list[Receive
     return taken
 
 
-async def take_until(source: Source, last: str) -> list[str]:
-    """Take and ack until this one comes; what was said, in order."""
+async def take_until(source: Source, *last: str) -> list[str]:
+    """Take and ack until all of these have come; what was said, in order."""
     said: list[str] = []
     async with asyncio.timeout(PATIENCE_S):
-        while last not in said:
+        while not set(last) <= set(said):
             some = await source.receive()
             said += bodies(some)
             await asyncio.gather(*map(source.ack, some))

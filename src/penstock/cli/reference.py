@@ -1,9 +1,12 @@
 """`penstock reference`: docs/reference/cli.md, from the help of every command."""
 
 from collections.abc import Iterator
+from contextlib import redirect_stdout
+from io import StringIO
 from typing import Annotated
 
 import typer
+from typer.main import get_command
 
 from penstock.cli.family import examples
 
@@ -28,7 +31,14 @@ def as_markdown(width: int = _WIDTH) -> str:
     """Return the help of every command."""
     from penstock.cli.app import app
 
-    return "\n".join([_HEAD, *(_section(app, words, width) for words in dict.fromkeys(_commands(app, ())))])
+    command = get_command(app)
+
+    def section(words: tuple[str, ...]) -> str:
+        with redirect_stdout(StringIO()) as shown:
+            command.main([*words, "--help"], prog_name="penstock", standalone_mode=False, terminal_width=width)
+        return f"## {' '.join(('penstock', *words))}\n\n```text\n{shown.getvalue().strip()}\n```\n"
+
+    return "\n".join([_HEAD, *(section(words) for words in dict.fromkeys(_commands(app, ())))])
 
 
 def _commands(family: typer.Typer, words: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
@@ -43,11 +53,3 @@ def _commands(family: typer.Typer, words: tuple[str, ...]) -> Iterator[tuple[str
             # A family without a name of its own adds its commands to the one above.
             below = (*words, group.name) if isinstance(group.name, str) else words
             yield from _commands(group.typer_instance, below)
-
-
-def _section(app: typer.Typer, words: tuple[str, ...], width: int) -> str:
-    from typer.testing import CliRunner
-
-    shown = CliRunner().invoke(app, [*words, "--help"], prog_name="penstock", terminal_width=width)
-    title = " ".join(("penstock", *words))
-    return f"## {title}\n\n```text\n{shown.output.strip()}\n```\n"

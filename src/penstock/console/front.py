@@ -56,7 +56,7 @@ class WebFront:
                 GroupRoutes(parts.repository, parts.clock),
                 DeliveryRoutes(parts.repository),
                 StatisticsRoutes(parts.repository, parts.clock),
-                ReplayRoutes(parts.repository, parts.new_id, parts.clock),
+                ReplayRoutes(parts.repository, parts.new_id, parts.clock, parts.replays),
                 SubscriberBreakerRoutes(parts.courier.breakers, RouterBreakers(self._router)),
                 MetricRoutes(parts.metrics, self._router, parts.clock),
             ),

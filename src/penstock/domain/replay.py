@@ -31,6 +31,8 @@ class ReplaySelection(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     status: JobStatus | None = None
     type: str | None = None
     group_key: str | None = None
+    sql: str | None = None
+    """A query over the lake, whose column `job_id` names jobs or copies of them."""
 
     @property
     def statuses(self) -> tuple[JobStatus, ...]:

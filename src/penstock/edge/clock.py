@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 _NS_PER_MS = 1_000_000
+_NS_PER_US = 1_000
+_FIRST_ANSWERS = 5
 # How often the wall clock is looked at, and how much of the time between is used to come closer to it: 3 s a minute.
 _LOOK_NS = 1_000_000_000
 _SLEW = 20
@@ -134,6 +136,40 @@ class SystemClock:
     def now_ms(self) -> int:
         """Return milliseconds since the Unix epoch."""
         return _of_process.now_ms()
+
+
+class FollowedClock:
+    """The clock of another machine, asked now and then; between, and if it is set, steady time goes on (NODE-CLOCK-4).
+
+    An answer is wrong by at most half of what it took, so those that took long are not used.
+    """
+
+    def __init__(self, ask_us: Callable[[], int], steady_ns: Callable[[], int] = _steady_ns) -> None:
+        self._ask_us = ask_us
+        self._steady_ns = steady_ns
+        self._ahead_ns, self._usual_ns = min((self._asked() for _ in range(_FIRST_ANSWERS)), key=lambda each: each[1])
+        self._time = SlewedTime(lambda: steady_ns() + self._ahead_ns, steady_ns)
+
+    def ask(self) -> None:
+        """Ask the other machine; blocks."""
+        ahead_ns, took_ns = self._asked()
+        if took_ns <= 2 * self._usual_ns:
+            self._ahead_ns = ahead_ns
+            self._usual_ns = min(took_ns, self._usual_ns)
+        else:
+            # The way there may have become longer for good.
+            self._usual_ns += self._usual_ns // 10
+
+    def now_ms(self) -> int:
+        """Return milliseconds since the Unix epoch."""
+        return self._time.now_ms()
+
+    def _asked(self) -> tuple[int, int]:
+        """Return how far it is ahead of the steady clock, and what the answer took."""
+        asked_ns = self._steady_ns()
+        now_ns = self._ask_us() * _NS_PER_US
+        took_ns = self._steady_ns() - asked_ns
+        return now_ns - asked_ns - took_ns // 2, took_ns
 
 
 def wall_ms(clock: Clock) -> int:

@@ -148,19 +148,20 @@ class Ledger:
         self._journal.wait(pending)
         return pending
 
-    def set_late_deadline(self, queue: StoredQueue, seq: int, deadline_ms: int, now_ms: int) -> None:
-        """Change the deadline of a message by any lease it had; if it waits it is hidden until then."""
+    def set_late_deadline(self, queue: StoredQueue, seq: int, deadline_ms: int, now_ms: int) -> Entry:
+        """Change the deadline of a message by any lease it had, and return it; if it waits it is hidden until then."""
         entry = queue.engine.returned(seq)
         if entry is None:
             raise LeaseNotFound(f"no message {seq} that came back")
         if entry.state is not EntryState.LEASED:
             if deadline_ms > now_ms:
-                queue.engine.hide(entry, deadline_ms, now_ms)
+                entry = queue.engine.hide(entry, deadline_ms, now_ms)
         elif deadline_ms > now_ms:
             queue.engine.set_deadline(entry.lease_id, deadline_ms, now_ms)
         else:
             self.release(queue, entry.lease_id, now_ms, 0)
         self._schedule.arm(queue)
+        return entry
 
     def settle(self, queue: StoredQueue, entries: list[Entry]) -> Pending:
         """Settle entries in state SETTLING: acknowledged, expired, or sent elsewhere."""

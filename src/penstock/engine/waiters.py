@@ -21,7 +21,7 @@ class Waiters:
         self._line: deque[asyncio.Future[None]] = deque()
         self._ready = ready
         self.closed = False
-        self.watchers: set[Callable[[], None]] = set()
+        self.watchers: dict[Callable[[], None], None] = {}
 
     def __len__(self) -> int:
         return len(self._line)

@@ -20,6 +20,7 @@ h2 { font-size: 1.05rem; margin: 0 0 .25rem; }
 header p, footer, .note { color: var(--muted); margin: .15rem 0 .75rem; }
 .note { font-size: .85rem; }
 main { display: grid; gap: 1rem; grid-template-columns: minmax(0, 1fr); margin: 1rem 0; }
+a { color: var(--series-1); }
 section { background: var(--card); border: 1px solid var(--line); border-radius: 8px; padding: 1rem; min-width: 0; }
 @media (min-width: 60rem) { main { grid-template-columns: repeat(2, minmax(0, 1fr)); } .wide { grid-column: 1 / -1; } }
 dl { display: grid; gap: .75rem 1rem; grid-template-columns: repeat(auto-fill, minmax(8.5rem, 1fr)); margin: 0; }

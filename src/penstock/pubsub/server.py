@@ -18,7 +18,7 @@ from penstock.edge.own_ports import serve_port
 from penstock.edge.pause import pause
 from penstock.engine import Store, Window, while_owned
 from penstock.http.api import CheckResult, Probes
-from penstock.http.server import HttpServer, listening_socket
+from penstock.http.server import HttpServer, ServedCertificate, listening_socket, served_certificate
 from penstock.ops.telemetry import Metrics
 from penstock.pubsub.handlers import generic_handlers
 from penstock.pubsub.services import PubsubServices
@@ -87,6 +87,7 @@ class GrpcServer:
         port: int,
         *,
         allow_remote: bool = False,
+        between_nodes: bool = False,
     ) -> None:
         self._stop_waiting = stop_waiting
         # Bound briefly, so that a bad address gives the same error as everywhere else.
@@ -95,7 +96,13 @@ class GrpcServer:
         self.address = f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
         self._server = grpc.aio.server(options=GRPC_OPTIONS)
         self._server.add_generic_rpc_handlers(handlers)
-        self._server.add_insecure_port(self.address)
+        certificate = None if between_nodes else served_certificate()
+        if certificate is None:
+            self._server.add_insecure_port(self.address)
+        else:
+            # gRPC calls back into the credentials for every connection, and does not keep them itself.
+            self._credentials = _server_credentials(certificate)
+            self._server.add_secure_port(self.address, self._credentials)
 
     async def __aenter__(self) -> "GrpcServer":
         await self._server.start()
@@ -105,6 +112,15 @@ class GrpcServer:
         """Accept no more calls, end streams and waiting pulls, and give the others some time to finish."""
         self._stop_waiting()
         await self._server.stop(_GRACE_S)
+
+
+def _server_credentials(certificate: ServedCertificate) -> grpc.ServerCredentials:
+    """Return credentials that take a renewed certificate."""
+
+    def used() -> grpc.ServerCertificateConfiguration:
+        return grpc.ssl_server_certificate_configuration([(certificate.key, certificate.chain)])
+
+    return grpc.dynamic_ssl_server_credentials(used(), lambda: used() if certificate.refresh() else None)
 
 
 async def serve_pubsub(store: Store, clock: Clock, ids: TsidFactory, settings: PubsubServerSettings) -> None:

@@ -191,6 +191,8 @@ class ArrivalBuffer:
         self._delays: dict[str, asyncio.TimerHandle] = {}
         self._changed = asyncio.Event()
         self._failure: PenstockError | None = None
+        # Whether the last receive failed: the next one says at once that the broker is back (ROUTER-HEALTH-6).
+        self._has_failed = False
 
     @property
     def failure(self) -> PenstockError | None:
@@ -207,8 +209,10 @@ class ArrivalBuffer:
         ends_s = asyncio.get_running_loop().time() + POLL_S
         while True:
             if self._failure is not None:
+                self._has_failed = True
                 raise self._failure
-            if taken := self.order.take(MAX_PER_RECEIVE):
+            if (taken := self.order.take(MAX_PER_RECEIVE)) or self._has_failed:
+                self._has_failed = False
                 return [self._received(arrival) for arrival in taken]
             self._changed.clear()
             try:

@@ -110,6 +110,10 @@ class Router:
         self._pools.remove_drained()
         await self._consumers.close_idle()
 
+    async def tick(self) -> None:
+        """Record that the process runs (ROUTER-HEALTH-6)."""
+        self._consumers.running_time.tick()
+
     async def check_for_leaks(self) -> None:
         """Warn if more messages are tracked than pools hold and queues are settling (ROUTER-TRACK-4)."""
         in_flight, accounted = len(self._tracker), self._pools.held + self._consumers.settling

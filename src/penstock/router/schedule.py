@@ -7,6 +7,8 @@ from typing import Protocol
 
 import msgspec
 
+from penstock.router.intake.reach import TICK_S
+
 log = logging.getLogger(__name__)
 
 MONITOR_S = 60.0
@@ -64,6 +66,9 @@ class PeriodicWork(Protocol):
     async def check_for_leaks(self) -> None:
         """Warn if more messages are tracked than pools hold and queues are settling."""
 
+    async def tick(self) -> None:
+        """Record that the process runs."""
+
 
 def router_tasks(router: PeriodicWork) -> tuple[PeriodicTask, ...]:
     """Return the periodic tasks of a router."""
@@ -71,4 +76,5 @@ def router_tasks(router: PeriodicWork) -> tuple[PeriodicTask, ...]:
         PeriodicTask("monitor", MONITOR_S, router.restart_unhealthy_consumers),
         PeriodicTask("clean-up", CLEAN_UP_S, router.clean_up_drained),
         PeriodicTask("leaks", LEAK_CHECK_S, router.check_for_leaks),
+        PeriodicTask("tick", TICK_S, router.tick),
     )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.spark.errors import SparkUnavailable
 from penstock.spark.requirements import Java, spark_version
+from penstock.spark.workers import cache_directory
 
 if TYPE_CHECKING:
     from pyspark import SparkConf, SparkContext
@@ -97,10 +98,9 @@ class LogRelay:
 
 def archive_path(java: Java) -> Path:
     """Return the path of the class archive for this Java and this Spark, whether it exists or not."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     spec = find_spec("pyspark")
     place = sha256(f"{java.command}|{spec.origin if spec else ''}".encode()).hexdigest()[:8]
-    return cache / "penstock" / f"spark-{spark_version()}-java-{java.version}-{place}.jsa"
+    return cache_directory() / f"spark-{spark_version()}-java-{java.version}-{place}.jsa"
 
 
 def shared_class_options(java: Java) -> tuple[str, ...]:

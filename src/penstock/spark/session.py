@@ -14,6 +14,7 @@ from penstock.spark.errors import InvalidPipelineOption, SparkUnavailable, reaso
 from penstock.spark.jvm import shared_class_options, silence_accumulator_errors, start_jvm
 from penstock.spark.package_archive import add_to_python_path, package_archive
 from penstock.spark.requirements import require_spark
+from penstock.spark.workers import worker_python
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -177,7 +178,7 @@ def configuration(settings: SessionSettings, java_options: Sequence[str] = ()) -
     }
     options = [*EVERYWHERE_JAVA, *java_options]
     if settings.is_local:
-        conf |= {**ONE_MACHINE, PYTHON: os.environ.get("PYSPARK_PYTHON", sys.executable)}
+        conf |= {**ONE_MACHINE, PYTHON: worker_python(os.environ.get("PYSPARK_PYTHON", sys.executable))}
         options += [*ONE_MACHINE_JAVA, *(STREAMING_JAVA if settings.streams else ())]
     given = dict(settings.conf)
     # Java uses the last of repeated options, so the caller's are appended to ours.

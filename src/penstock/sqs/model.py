@@ -24,8 +24,8 @@ class MessageAttributeValue(Shape):
     data_type: str = ""
     string_value: str | None = None
     binary_value: bytes | None = None
-    string_list_values: list[str] = []
-    binary_list_values: list[bytes] = []
+    string_list_values: list[str] | None = None
+    binary_list_values: list[bytes] | None = None
 
 
 MessageAttributes = dict[str, MessageAttributeValue]

@@ -80,7 +80,7 @@ class _Watch:
         """Wait until a queue has messages, is deleted, or the server stops."""
         watchers = [(queue.waiters.watchers, partial(self._add, url)) for url, queue in self._queues.items()]
         for those_of_queue, watcher in watchers:
-            those_of_queue.add(watcher)
+            those_of_queue[watcher] = None
         # What arrived since the queues were looked at, when there were no watchers yet.
         for url, queue in self._queues.items():
             if queue.waiters.closed or queue.is_ready():
@@ -92,7 +92,7 @@ class _Watch:
             pass
         finally:
             for those_of_queue, watcher in watchers:
-                those_of_queue.discard(watcher)
+                those_of_queue.pop(watcher, None)
 
     def _add(self, url: str) -> None:
         self.ready[url] = None

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.edge import clock as system
-from penstock.edge.clock import CLOCK_FILE, KeptTime, SlewedTime, SystemClock, wall_ms
+from penstock.edge.clock import CLOCK_FILE, FollowedClock, KeptTime, SlewedTime, SystemClock, wall_ms
 from penstock.testing.clock import VirtualClock
 
 SECOND_NS = 1_000_000_000
@@ -170,3 +170,55 @@ def test_a_file_that_is_damaged_changes_nothing(tmp_path: Path, process_time: Sl
     assert kept.resume()
     kept.follow()
     assert SystemClock().now_ms() == pytest.approx(time.time() * 1000, abs=30_000)
+
+
+class OtherMachine(Machine):
+    """A machine that is asked for its time over a network."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.there_ns = self.back_ns = 1_000_000
+
+    def ask_us(self) -> int:
+        self.steady_ns += self.there_ns
+        now_ns = self.steady_ns + self.set_ns
+        self.steady_ns += self.back_ns
+        return now_ns // 1000
+
+    def pass_minute(self, clock: FollowedClock, *, asking: bool) -> None:
+        for _ in range(MINUTE_S):
+            self.steady_ns += SECOND_NS
+            clock.now_ms()
+            if asking:
+                clock.ask()
+
+    def error_ms(self, clock: FollowedClock) -> float:
+        return clock.now_ms() - (self.steady_ns + self.set_ns) / 1_000_000
+
+
+def test_the_clock_of_another_machine_is_followed() -> None:
+    other = OtherMachine()
+    clock = FollowedClock(other.ask_us, lambda: other.steady_ns)
+    assert abs(other.error_ms(clock)) <= 2
+    # The process sleeps before it looks at an answer: that says nothing about the time.
+    other.back_ns = 9 * SECOND_NS
+    clock.ask()
+    other.pass_minute(clock, asking=False)
+    assert abs(other.error_ms(clock)) <= 2
+    # The other clock is set: this one comes closer, and never jumps.
+    other.back_ns = 1_000_000
+    other.set_ns += SECOND_NS
+    clock.ask()
+    assert -1002 <= other.error_ms(clock) <= -900
+    other.pass_minute(clock, asking=False)
+    assert abs(other.error_ms(clock)) <= 2
+
+
+def test_a_way_that_has_become_longer_is_taken() -> None:
+    other = OtherMachine()
+    clock = FollowedClock(other.ask_us, lambda: other.steady_ns)
+    other.there_ns = other.back_ns = 50_000_000
+    other.set_ns += SECOND_NS
+    for _ in range(2):
+        other.pass_minute(clock, asking=True)
+    assert abs(other.error_ms(clock)) <= 51

@@ -1,11 +1,15 @@
 """Every number and name that the specification promises, beside what the code has."""
 
+from enum import StrEnum
+
+import msgspec
 import pytest
 
 from penstock.delivery.http.settings import DeliverySettings
 from penstock.domain import breaker, job_state, order, outcome, pointer
 from penstock.domain.breaker import Breaker
 from penstock.domain.job import Attempt
+from penstock.domain.job_state import JobStatus
 from penstock.domain.outcome import (
     AttemptOutcome,
     MediationError,
@@ -24,8 +28,10 @@ from penstock.queues.embedded.table import DEDUP_WINDOW_MS
 from penstock.queues.sqs.client import SqsPolling
 from penstock.queues.sqs.source import PARTIAL_BATCH_PAUSE_S
 from penstock.router import schedule
+from penstock.router.intake import reach
 from penstock.router.monitoring import health, warnings
-from penstock.router.monitoring.seed_routes import MAX_SEEDED
+from penstock.router.monitoring.seed_routes import MAX_SEEDED, GroupMode
+from penstock.router.monitoring.warnings import WarningCode, WarningSeverity
 from penstock.router.pools import counts, pool, pools
 from penstock.router.settings import RouterSettings
 
@@ -80,6 +86,7 @@ NUMBERS = {
     "consumers are looked at every 60 s": (schedule.MONITOR_S, 60),
     "drained pools every 10 s": (schedule.CLEAN_UP_S, 10),
     "leaks every 30 s": (schedule.LEAK_CHECK_S, 30),
+    "stops are noticed within 5 s": (reach.TICK_S, 5),
     "consumers have 25 s to stop": (ROUTER.stop_consumers_s, 25),
     "deliveries 30 s to end": (ROUTER.drain_pools_s, 30),
     # Warnings and health
@@ -110,6 +117,34 @@ NUMBERS = {
     "it leads for 30 s": (CONFIG.scheduler.lease_ttl_s, 30),
     "and says so every 10 s": (CONFIG.scheduler.lease_renew_s, 10),
 }
+
+
+NAMES = {
+    WarningCode: {
+        "CONFIG_SYNC_FAILED", "ROUTING", "QUEUE_FULL", "POOL_LIMIT", "PIPELINE_MAP_LEAK", "CONSUMER_RESTART",
+        "CONSUMER_RESTART_FAILED", "SHUTDOWN_CLEANUP_ERRORS", "GROUP_THREAD_RESTART", "GROUP_THREAD_EXIT_WITH_MESSAGES",
+        "SEMAPHORE_RELEASE_FAILED", "MEDIATOR_NULL_RESULT", "PROCESSING", "CONFIGURATION", "MALFORMED_MESSAGE",
+        "QUEUE_VALIDATION",
+    },
+    WarningSeverity: {"INFO", "WARN", "ERROR", "CRITICAL"},
+    MediationResult: {"SUCCESS", "ERROR_PROCESS", "ERROR_CONFIG", "ERROR_CONNECTION"},
+    pointer.DispatchMode: {"IMMEDIATE", "NEXT_ON_ERROR", "BLOCK_ON_ERROR"},
+    JobStatus: {"PENDING", "QUEUED", "PROCESSING", "COMPLETED", "ERROR", "CANCELLED", "EXPIRED"},
+    GroupMode: {"unique", "1of8", "single"},
+}  # fmt: skip
+POINTER = {
+    "id", "poolCode", "authToken", "mediationType", "mediationTarget", "messageGroupId", "highPriority", "dispatchMode",
+    "signingSecrets",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("names", NAMES, ids=lambda names: str(names.__name__))
+def test_names_are_what_was_promised(names: type[StrEnum]) -> None:
+    assert {each.value for each in names} == NAMES[names]
+
+
+def test_the_fields_of_a_pointer_have_the_promised_names() -> None:
+    assert {field.encode_name for field in msgspec.structs.fields(pointer.MessagePointer)} == POINTER
 
 
 @pytest.mark.parametrize("promise", NUMBERS)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.queues.errors import BrokerUnavailable, HeldBack
-from penstock.queues.sqs.client import SendEntry
+from penstock.queues.sqs.actions import SendEntry
 from penstock.queues.sqs.publisher import OutgoingMessage, SqsOutbox
 
 

@@ -130,6 +130,14 @@ async def test_a_poll_asks_for_ten_messages_and_waits_twenty_seconds() -> None:
     }
 
 
+async def test_the_first_poll_after_a_failure_says_at_once_that_the_server_is_back() -> None:
+    async with consuming(in_turn((503, {}), {})) as (source, server):
+        with pytest.raises(BrokerUnavailable):
+            await source.receive()
+        assert await source.receive() == await source.receive() == []
+    assert [asked.body["WaitTimeSeconds"] for asked in server.asked] == [20, 0, 20]
+
+
 async def test_the_queue_s_own_visibility_holds_if_none_is_asked_for() -> None:
     answers: dict[str, Reply] = {"GetQueueAttributes": {"Attributes": {"VisibilityTimeout": "45"}}}
     async with ScriptedServer(lambda asked: answers.get(asked.action, {})) as server:

@@ -16,7 +16,7 @@ from penstock.queues.uri import SqsUri, parse_uri
 from penstock.testing.clock import VirtualClock
 from tests.sources.scripted_server import Asked, Reply, ScriptedServer
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 WATCH = "PenstockWatchQueues"
 
 

@@ -215,6 +215,19 @@ async def test_a_consumer_is_healthy_for_60_s_after_a_poll_and_then_replaced() -
 
 
 @on_virtual_time
+async def test_a_queue_is_not_silent_while_the_router_itself_was_stopped() -> None:
+    async with running() as rig:
+        rig.source.give()
+        await asyncio.sleep(40)
+        await rig.router.tick()
+        # Without ticks: as if the process had been stopped.
+        await asyncio.sleep(3600)
+        assert rig.router.queues()[0].healthy
+        await rig.router.restart_unhealthy_consumers()
+        assert (rig.warnings.listed(), len(rig.sources)) == ([], 1)
+
+
+@on_virtual_time
 async def test_a_queue_that_was_never_reached_is_unhealthy_after_60_s_whatever_is_restarted() -> None:
     def away(source: ScriptedSource) -> None:
         source.open_errors.extend(Unavailable("away") for _ in range(100))

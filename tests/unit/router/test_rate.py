@@ -45,6 +45,7 @@ async def test_who_waits_for_the_rate_limit_is_served_first_come_first_served() 
 @on_virtual_time
 async def test_rate_limited_messages_stay_here_and_keep_no_worker() -> None:
     async with running(pool_p(10, rate_limit_per_minute=1), takes_s=0) as rig:
+        await asyncio.sleep(100)
         rig.source.give(pointer("a", "1"), pointer("b", "2"))
         await asyncio.sleep(30)
 

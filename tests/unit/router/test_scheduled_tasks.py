@@ -31,7 +31,7 @@ class TimedRouter:
     """Notes when each task runs, in seconds since the start; the first syncs fail as often as told."""
 
     def __init__(self, failures: int = 0) -> None:
-        self.times: dict[str, list[float]] = {"sync": [], "monitor": [], "clean-up": [], "leaks": []}
+        self.times: dict[str, list[float]] = {"sync": [], "monitor": [], "clean-up": [], "leaks": [], "tick": []}
         self._failures = failures
         self._loop = asyncio.get_running_loop()
         self._started_s = self._loop.time()
@@ -53,6 +53,9 @@ class TimedRouter:
 
     async def check_for_leaks(self) -> None:
         self._note("leaks")
+
+    async def tick(self) -> None:
+        self._note("tick")
 
 
 def times_of(
@@ -84,6 +87,7 @@ def test_each_task_runs_at_its_own_interval() -> None:
         "monitor": [60 * number for number in range(1, 16)],
         "clean-up": [10 * number for number in range(1, 91)],
         "leaks": [30 * number for number in range(1, 31)],
+        "tick": [5 * number for number in range(1, 181)],
     }
 
 
@@ -97,10 +101,12 @@ def test_tasks_wait_for_the_first_sync_which_is_tried_every_five_seconds() -> No
 def test_an_instance_that_stands_by_does_its_tasks_and_asks_for_no_configuration() -> None:
     times = times_of(60.5, leadership=NeverPrimary())
 
+    del times["tick"]
     assert times == {"sync": [], "monitor": [60], "clean-up": [10, 20, 30, 40, 50, 60], "leaks": [30, 60]}
 
 
 def test_nothing_runs_after_the_stop() -> None:
     times = times_of(65, after_s=1000)
 
-    assert {task: len(ran) for task, ran in times.items()} == {"sync": 1, "monitor": 1, "clean-up": 6, "leaks": 2}
+    ran = {task: len(all_times) for task, all_times in times.items()}
+    assert ran == {"sync": 1, "monitor": 1, "clean-up": 6, "leaks": 2, "tick": 13}

@@ -113,14 +113,6 @@ def test_text_may_hold_what_a_body_may() -> None:
     assert refusal({"a": text("x\x08")}).kind is ErrorKind.INVALID_PARAMETER_VALUE
 
 
-def test_lists_are_not_supported() -> None:
-    for value in (
-        MessageAttributeValue(data_type="String", string_list_values=["a"]),
-        MessageAttributeValue(data_type="Binary", binary_list_values=[b"a"]),
-    ):
-        assert refusal({"a": value}).kind is ErrorKind.UNSUPPORTED_OPERATION
-
-
 def test_the_size_is_of_name_type_and_value() -> None:
     assert size_of({}) == 0
     assert size_of({"ab": TypedValue("Number.int", b"123"), "c": TypedValue("Binary", b"\x00")}) == 15 + 8

@@ -56,6 +56,9 @@ def audit(
         int, typer.Option("--examples", min=0, max=10_000, metavar="N", help="Findings to show of each kind.")
     ] = 20,
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the audit as a web page, too.")] = None,
+    console: Annotated[
+        str | None, typer.Option(metavar="URL", help="Penstock's web page, which findings link to; else api.endpoint.")
+    ] = None,
     master: Master = "",
     conf: Conf = None,
     database: DatabaseUrl = None,
@@ -79,9 +82,10 @@ def audit(
             print_trace(error)
         typer.echo(f"error: {' '.join(error.message.split())}", err=True)
         raise typer.Exit(FAILED) from error
-    _print(result, as_json=as_json)
+    console = console or config.api.endpoint
+    _print(result, console, as_json=as_json)
     if html is not None:
-        _write(html, result)
+        _write(html, result, console)
     if not result.is_clean:
         raise typer.Exit(BROKEN)
 
@@ -123,8 +127,9 @@ def golden_day(
         place = keep or Path(directory)
         private_directory(place)
         database = SparkDatabase(f"sqlite://{quote(str(place.absolute()))}/jobs.db")
-        rehearsed = rehearse(spark, database, f"{directory}/checkpoint", day)
+        rehearsed = rehearse(spark, database, f"{directory}/checkpoint", day, _say_step)
         if keep is not None:
+            _say_step("filling the lake")
             fill_lake(spark, database, str(keep.absolute() / "lake"), f"{directory}/facts")
     for title, result in (("As it was", rehearsed.day), ("With breaches", rehearsed.broken)):
         typer.echo(f"{title}: {verdict(result)}")
@@ -134,6 +139,10 @@ def golden_day(
         typer.echo(f"the day is in {keep}: penstock pipeline audit --data {keep}, penstock pipeline sql --data {keep}")
     if not (rehearsed.day.is_clean and rehearsed.broken.totals == PLANTED):
         raise typer.Exit(BROKEN)
+
+
+def _say_step(step: str) -> None:
+    typer.echo(f"{step} …", err=True)
 
 
 def _window(
@@ -180,24 +189,30 @@ def _audited(
         return audit_database(spark, place, window, most)
 
 
-def _write(file: Path, result: "AuditResult") -> None:
+def _write(file: Path, result: "AuditResult", console: str) -> None:
     from penstock.history.audit.page import html_page
 
     try:
-        file.write_text(html_page(result), encoding="utf-8")
+        file.write_text(html_page(result, console), encoding="utf-8")
     except OSError as error:
         typer.echo(f"error: {file} cannot be written: {error.strerror}", err=True)
         raise typer.Exit(FAILED) from error
 
 
-def _print(result: "AuditResult", *, as_json: bool) -> None:
+def _print(result: "AuditResult", console: str, *, as_json: bool) -> None:
     import msgspec
 
     from penstock.history.audit.lateness import LATENESS_COLUMNS, lateness_cells
-    from penstock.history.audit.page import FINDING_COLUMNS, finding_cells, looked_at, summary, verdict
+    from penstock.history.audit.page import FINDING_COLUMNS, address, finding_cells, looked_at, summary, verdict
 
+    addresses = [address(console, finding) for finding in result.findings]
     if as_json:
-        print_json({"clean": result.is_clean, **msgspec.to_builtins(result)})
+        told = msgspec.to_builtins(result)
+        told["findings"] = [
+            {**finding, "webPage": to} if to else finding
+            for finding, to in zip(told["findings"], addresses, strict=True)
+        ]
+        print_json({"clean": result.is_clean, **told})
         return
     typer.echo(verdict(result))
     typer.echo("")
@@ -215,3 +230,5 @@ def _print(result: "AuditResult", *, as_json: bool) -> None:
         typer.echo("")
         rows = [tuple(map(printable, finding_cells(finding))) for finding in result.findings]
         print_table(FINDING_COLUMNS, rows)
+    if first := next(filter(None, addresses), None):
+        typer.echo(f"\nThe web page shows each job, the first one at {first}")

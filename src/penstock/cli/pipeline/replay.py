@@ -6,7 +6,7 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from threading import Event
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,8 +18,8 @@ from penstock.cli.family import examples
 from penstock.cli.moments import epoch_ms, time_option
 from penstock.cli.options import load_config
 from penstock.cli.output import print_json, print_table
-from penstock.cli.parameters import AsJson, Conf, DatabaseUrl, DataDir, Master, OfSubscription, Yes, one_of
-from penstock.cli.pipeline.options import database_of, session_settings
+from penstock.cli.parameters import AsJson, Conf, DatabaseUrl, DataDir, Lake, Master, OfSubscription, Yes, one_of
+from penstock.cli.pipeline.options import database_of, lake_of, session_settings
 
 if TYPE_CHECKING:
     from penstock.delivery import CourierSettings
@@ -34,6 +34,7 @@ EXAMPLES = examples(
     "penstock pipeline replay --failed-since 24h --rate 50 --yes",
     "penstock pipeline replay --subscription billing --status error --from 2030-01-01T09:00:00Z",
     "penstock pipeline replay --key customer-1 --from 2030-01-01 --direct --yes",
+    "penstock pipeline replay --sql 'SELECT job_id FROM deliveries WHERE status = 502' --dry-run",
     "penstock pipeline replay --resume 0S898QRG1D800",
 )
 
@@ -71,6 +72,10 @@ def replay(
     failed_since: Annotated[
         datetime | None, time_option("--failed-since", "Only jobs that failed at or after this time.")
     ] = None,
+    sql: Annotated[
+        str | None,
+        typer.Option("--sql", metavar="QUERY", help="Only jobs that a query over the lake names in its column job_id."),
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Count the jobs, and deliver none.")] = False,
     rate: Annotated[int | None, typer.Option(min=1, metavar="N", help="Deliveries per second at most, in all.")] = None,
     direct: Annotated[
@@ -80,11 +85,12 @@ def replay(
     yes: Yes = False,
     master: Master = "",
     conf: Conf = None,
+    lake: Lake = "",
     database: DatabaseUrl = None,
     data: DataDir = None,
     as_json: AsJson = False,
 ) -> None:
-    """Deliver jobs once more: those of a time range, a subscription, a key, a type or a status, or those that failed.
+    """Deliver jobs once more: of a time range, a subscription, a key, a type or a status, of a query, or failed ones.
 
     The jobs are counted first; without a terminal to ask on, --yes is required. Order per key is kept. With --direct,
     the command ends when they are delivered, and refuses while other jobs of the same keys are on their way; else it
@@ -100,6 +106,7 @@ def replay(
         "type": event_type,
         "status": status,
         "failed_since_ms": epoch_ms(failed_since),
+        "sql": sql,
     }
     request = _request(selection, rate, direct=direct, resume=resume)
     if request is not None and not (yes or dry_run or sys.stdin.isatty()):
@@ -112,7 +119,7 @@ def replay(
 
     clock = SystemClock()
     with spark_session(session_settings(config, master, conf, app_name="penstock-replay")) as spark:
-        runner = ReplayRunner(spark, place, clock)
+        runner = ReplayRunner(spark, place, clock, lake_of(config, data, lake))
         as_of_ms = clock.now_ms() if found is None else found.requested_at_ms
         count = runner.count(request.selection, as_of_ms)
         _print_count(count, request, as_json=as_json and dry_run)
@@ -150,7 +157,7 @@ class ProgressLine:
         if self._quiet or (not self._on_terminal and now_s < self._shown_s + _IN_A_PIPE_S):
             return
         self._shown_s = now_s
-        line = progress_text(progress, self._total, self._rate())
+        line = progress_text(progress, self._total, self._rate(), datetime.now(UTC))
         typer.echo(f"{_CLEAR_LINE}{line}" if self._on_terminal else line, err=True, nl=not self._on_terminal)
 
     def clear(self) -> None:
@@ -163,12 +170,13 @@ class ProgressLine:
         return (last - first) / (last_s - first_s) if last_s > first_s else 0.0
 
 
-def progress_text(progress: "ReplayProgress", total: int, per_s: float) -> str:
+def progress_text(progress: "ReplayProgress", total: int, per_s: float, now: datetime) -> str:
     """Return the line for a reader."""
     left = max(0, total - progress.looked_at)
     parts = [f"{progress.looked_at} of {total} jobs", f"{per_s:.0f}/s"]
     if per_s > 0 and left:
-        parts.append(f"{left / per_s:.0f} s left")
+        left_s = left / per_s
+        parts.append(f"{_duration(left_s)} left, until {now + timedelta(seconds=left_s):%H:%M:%SZ}")
     if progress.failed or progress.held_back:
         parts.append(f"{progress.failed} failed, {progress.held_back} held back")
     return ", ".join(parts)
@@ -186,7 +194,7 @@ def _request(fields: "dict[str, Any]", rate: int | None, *, direct: bool, resume
     selection = ReplaySelection(**fields)
     if selection == ReplaySelection():
         raise InvalidArgument(
-            "say what to replay: a time range, a subscription, a key, a type, a status, or what failed since when"
+            "say what to replay: a time range, a subscription, a key, a type, a status, a query, or what failed"
         )
     if selection.from_ms is not None and selection.to_ms is not None and selection.from_ms >= selection.to_ms:
         raise InvalidArgument("there is no time between --from and --to: give an earlier and a later moment")

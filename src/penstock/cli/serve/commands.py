@@ -18,7 +18,7 @@ def serve() -> None:
 
 
 app.command(epilog=sqs.EXAMPLES)(with_tls(sqs.sqs))
-app.command(epilog=pubsub.EXAMPLES)(pubsub.pubsub)
+app.command(epilog=pubsub.EXAMPLES)(with_tls(pubsub.pubsub))
 app.command(epilog=router.EXAMPLES)(with_tls(router.router))
 app.command(epilog=scheduler.EXAMPLES)(with_tls(scheduler.scheduler))
 app.command(epilog=api.API_EXAMPLES)(with_tls(api.api))

@@ -1,4 +1,4 @@
-"""`--tls-cert` and `--tls-key`, the same for every command that serves HTTP."""
+"""`--tls-cert` and `--tls-key`, the same for every command that serves HTTP or gRPC."""
 
 import inspect
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 Chain = Annotated[
-    Path | None, typer.Option("--tls-cert", metavar="FILE", help="Serve HTTPS with this certificate chain (PEM).")
+    Path | None, typer.Option("--tls-cert", metavar="FILE", help="Serve by TLS with this certificate chain (PEM).")
 ]
 Key = Annotated[Path | None, typer.Option("--tls-key", metavar="FILE", help="The certificate's private key (PEM).")]
 

@@ -56,6 +56,7 @@ def demo(
             "refused",
             "repeated",
             "in order",
+            "overlapping",
             "complete",
             "signed",
             "p50 ms",
@@ -80,7 +81,9 @@ def demo(
     )
     outcome = uvloop.run(run_demo(plan, show))
     if not outcome.ok:
-        typer.echo("error: an event is missing, out of order or unsigned, or the audit found something", err=True)
+        typer.echo(
+            "error: an event is missing, out of order, overlapping or unsigned, or the audit found something", err=True
+        )
         raise typer.Exit(1)
     if not as_json:
-        typer.echo("every event reached every subscription, in order per order")
+        typer.echo("every event reached every subscription, in order per order, one at a time")

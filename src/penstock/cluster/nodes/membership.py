@@ -12,6 +12,7 @@ from penstock.client.types import ClusterNode, ClusterView
 from penstock.cluster.errors import NodeNameTaken
 from penstock.cluster.nodes.registry import Before, Registry
 from penstock.cluster.nodes.spread import Node, View
+from penstock.edge.clock import Clock, FollowedClock
 from penstock.engine import StoreFailed
 
 log = logging.getLogger(__name__)
@@ -36,13 +37,22 @@ class NodeMembership:
         self._me: Node | None = None
         self._thread: Thread | None = None
         self._changed = asyncio.Event()
+        self._clock: FollowedClock | None = None
         self.view = View()
         self.refused: str | None = None
         """Why this node must end: another process has its name."""
 
     async def create(self, shards: tuple[str, ...], before: Before | None = None) -> bytes:
         """Create the tables, and return the secret that the nodes share."""
-        return await asyncio.to_thread(self._told.create, shards, before)
+        secret = await asyncio.to_thread(self._told.create, shards, before)
+        self._clock = await asyncio.to_thread(FollowedClock, self._watched.now_us)
+        return secret
+
+    @property
+    def clock(self) -> Clock:
+        """The clock of the database, which all nodes go by: leases and delays end as they should after a take-over."""
+        assert self._clock is not None
+        return self._clock
 
     async def shards(self) -> list[str]:
         """Return the names of the part's shards."""
@@ -124,6 +134,8 @@ class NodeMembership:
                     self._watched.listen()
                     listening = True
                 view = self._watched.renew(me, self._ttl_s)
+                if self._clock is not None:
+                    self._clock.ask()
                 self._loop.call_soon_threadsafe(self._see, view)
                 self._watched.wait(self._until_next_look_s(view, me))
             except NodeNameTaken as error:

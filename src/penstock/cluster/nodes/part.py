@@ -7,6 +7,8 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppres
 import msgspec
 import psycopg
 
+# At the start: when a shard is first taken over, an upgrade may have replaced the files.
+import penstock.engine.store.postgres  # noqa: F401
 from penstock.cluster.nodes.keeper import S, ShardKeeper
 from penstock.cluster.nodes.membership import NodeMembership
 from penstock.cluster.nodes.registry import Registry

@@ -69,6 +69,7 @@ _NEED = """
 UPDATE shards SET needs = array(SELECT DISTINCT unnest(needs || %s::text[]) ORDER BY 1) WHERE part = %s AND name = %s
 """
 _NOTIFY = f"NOTIFY {_CHANNEL}"
+_NOW_US = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 # The number it had, else the smallest free one, else that of the node that started longest ago.
 _NUMBER = """
 WITH chosen AS (
@@ -111,6 +112,11 @@ class Registry:
                     session.execute(_ADD_SHARD, (self._part, shard))
         ((secret,),) = session.execute(_SECRET, (self._part,)).fetchall()
         return bytes(secret)
+
+    def now_us(self) -> int:
+        """Return the time of the database, in microseconds since the Unix epoch."""
+        ((now_us,),) = self._connected().execute(_NOW_US).fetchall()
+        return int(now_us)
 
     def shards(self) -> list[str]:
         """Return the names of the part's shards; none if the database never had a node."""

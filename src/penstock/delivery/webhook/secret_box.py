@@ -1,23 +1,26 @@
-"""Signing secrets and header values of subscriptions, encrypted where they are stored (AES-256-GCM).
+"""Signing secrets and header values of subscriptions and jobs, encrypted where they are stored (AES-256-GCM).
 
 A sealed value is `sealed:v1:KEY:TEXT`: the name of the key, which is part of its hash, and nonce with ciphertext in
-base64. The id of the subscription is authenticated too, so that a value that was moved to another row cannot be opened.
+base64. The id of the subscription or job is authenticated too, so that a value that was moved to another row cannot be
+opened; a replay has the id of the original.
 Values stay sealed in memory, in Spark and in the API; they are opened for a delivery.
 """
 
 import binascii
 import re
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from penstock.delivery.errors import SecretUnreadable
 from penstock.domain.errors import FailedPrecondition
+from penstock.domain.job import DispatchJob
+from penstock.domain.replay import original_id
 from penstock.domain.subscription import Subscription
 from penstock.edge.randomness import random_bytes
 from penstock.ops.config import JobsOptions
@@ -45,7 +48,20 @@ class SecretBox:
         """Return a subscription as it is stored: every secret and header value sealed with the first key."""
         if not self._first:
             return subscription
-        return _replaced(subscription, lambda value: self._seal(value, subscription))
+        return _replaced(subscription, lambda value: self._seal(value, _of_subscription(subscription)))
+
+    def sealed_headers(self, headers: Mapping[str, str], job_id: str) -> Mapping[str, str]:
+        """Return the headers of a new job as they are stored."""
+        if not self._first or not headers:
+            return headers
+        return {name: self._seal(value, _of_job(job_id)) for name, value in headers.items()}
+
+    def opened_job(self, job: DispatchJob) -> DispatchJob:
+        """Return a job as a delivery needs it; SecretUnreadable if its key is missing or wrong."""
+        if not any(value.startswith(SEALED) for value in job.headers.values()):
+            return job
+        opened = {name: self._open(value, _of_job(job.id)) for name, value in job.headers.items()}
+        return msgspec.structs.replace(job, headers=opened)
 
     def sealed_for_rest(self, subscription: Subscription) -> Subscription:
         """Return a stored subscription as it should be stored; SecretUnreadable if its key is missing or wrong."""
@@ -56,32 +72,32 @@ class SecretBox:
         """Return a subscription as a delivery needs it; SecretUnreadable if its key is missing or wrong."""
         if not _is_sealed(subscription):
             return subscription
-        return _replaced(subscription, lambda value: self._open(value, subscription))
+        return _replaced(subscription, lambda value: self._open(value, _of_subscription(subscription)))
 
-    def _seal(self, value: str, subscription: Subscription) -> str:
+    def _seal(self, value: str, owner: "_Owner") -> str:
         if value.startswith(f"{SEALED}{self._first}:"):
             return value
         nonce = random_bytes(_NONCE_BYTES)
-        text = self._open(value, subscription).encode()
-        content = nonce + self._ciphers[self._first].encrypt(nonce, text, subscription.id.encode())
+        text = self._open(value, owner).encode()
+        content = nonce + self._ciphers[self._first].encrypt(nonce, text, owner.id.encode())
         return f"{SEALED}{self._first}:{b64encode(content).decode()}"
 
-    def _open(self, value: str, subscription: Subscription) -> str:
+    def _open(self, value: str, owner: "_Owner") -> str:
         if not value.startswith(SEALED):
             return value
         from cryptography.exceptions import InvalidTag
 
         name, _, text = value.removeprefix(SEALED).partition(":")
         cipher = self._ciphers.get(name)
-        of = f"a secret of subscription {subscription.name!r} ({subscription.id})"
         if cipher is None:
             has = f"this process has {', '.join(self._keys)}" if self._keys else "this process has no key"
-            raise SecretUnreadable(f"{of} is encrypted with key {name}, and {has}: {_ADVICE}")
+            raise SecretUnreadable(f"a secret of {owner.text} is encrypted with key {name}, and {has}: {_ADVICE}")
         try:
             content = b64decode(text, validate=True)
-            return cipher.decrypt(content[:_NONCE_BYTES], content[_NONCE_BYTES:], subscription.id.encode()).decode()
+            return cipher.decrypt(content[:_NONCE_BYTES], content[_NONCE_BYTES:], owner.id.encode()).decode()
         except (InvalidTag, ValueError) as error:
-            raise SecretUnreadable(f"{of} is damaged: it cannot be decrypted with its key {name}; rotate it") from error
+            text = f"a secret of {owner.text} is damaged: it cannot be decrypted with its key {name}; replace it"
+            raise SecretUnreadable(text) from error
 
     @cached_property
     def _ciphers(self) -> "dict[str, AESGCM]":
@@ -89,6 +105,21 @@ class SecretBox:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
         return {name: AESGCM(key) for name, key in self._keys.items()}
+
+
+class _Owner(NamedTuple):
+    """What a value belongs to."""
+
+    id: str
+    text: str
+
+
+def _of_subscription(subscription: Subscription) -> _Owner:
+    return _Owner(subscription.id, f"subscription {subscription.name!r} ({subscription.id})")
+
+
+def _of_job(job_id: str) -> _Owner:
+    return _Owner(original_id(job_id), f"job {job_id}")
 
 
 def encryption_keys(options: JobsOptions) -> tuple[bytes, ...]:

@@ -63,18 +63,21 @@ def shares(credit: int, on_their_way: Mapping[str, int], waiting: Sequence[str],
     """Return how many jobs each waiting subscription of a pool may publish now.
 
     In a shared pool room for one more subscription always stays free: a subscription has at most a half of the credit,
-    and one of N at most one part in N + 1. Those with less on their way come first.
+    and one of N at most one part in N + 1. It may have a half of its part even if another one, which had the pool to
+    itself before, has more than its own. Those with less on their way come first.
     """
     free = max(0, credit - sum(on_their_way.values()))
     most = _part(credit, on_their_way, waiting) if shared else credit
+    least = -(-most // 2) if shared else 0
     granted: dict[str, int] = {}
     left = sorted(waiting, key=lambda name: on_their_way.get(name, 0), reverse=True)
     while left:
         name = left.pop()
         # An equal part of what is left, so that what one cannot take is for the others.
         part = -(-free // (len(left) + 1))
-        granted[name] = max(0, min(part, most - on_their_way.get(name, 0)))
-        free -= granted[name]
+        own = on_their_way.get(name, 0)
+        granted[name] = max(0, min(max(part, least - own), most - own))
+        free = max(0, free - granted[name])
     return {name: granted[name] for name in waiting}
 
 
@@ -102,6 +105,8 @@ class PoolFlow:
     def __init__(self, limits: CreditLimits) -> None:
         self.limits = limits
         self.rests_until_ms = 0
+        # The subscriptions that had nothing worthwhile to publish when the rest began.
+        self._resting: frozenset[str] = frozenset()
         self._on_their_way: dict[str, int] | None = None
         self._counted_at_ms = 0
         self._ended_per_s = 0.0
@@ -116,6 +121,10 @@ class PoolFlow:
     def count_to(self) -> int:
         """Return how far to count; more makes no difference."""
         return max(self.credit, sum((self._on_their_way or {}).values())) + 1
+
+    def rests(self, waiting: Iterable[str], now_ms: int) -> bool:
+        """Return whether the pool rests; a subscription that has come since then ends that."""
+        return self.rests_until_ms > now_ms and self._resting.issuperset(waiting)
 
     def needs_count(self, waiting: Sequence[str], now_ms: int) -> bool:
         """Return whether, as far as is known, no waiting subscription may publish, or for a while some could not."""
@@ -141,6 +150,7 @@ class PoolFlow:
             self._rest_ms = _FIRST_REST_MS
             return
         self._rest_ms = self._next_rest_ms()
+        self._resting = frozenset(waiting)
         grid_ms = _GRID_MS if self._rest_ms >= _GRID_MS else 1
         self.rests_until_ms = -(-(now_ms + self._rest_ms) // grid_ms) * grid_ms
 
@@ -193,8 +203,7 @@ class CreditBook:
         self._rests = rests
         self._fixed = fixed
         self._limits: Mapping[str, CreditLimits] = {}
-        # Pools that had no limits when they came.
-        self._unknown: set[str] = set()
+        self._seen: set[AwakeStream] = set()
         self._read_at_ms: int | None = None
         self._flows: dict[str, PoolFlow] = {}
         self._resting: set[str] = set()
@@ -210,11 +219,12 @@ class CreditBook:
         for stream in waiting:
             by_pool.setdefault(stream.pool, []).append(stream.subscription)
         if self._fixed is None:
-            self._update_limits(by_pool, now_ms, read_limits)
+            self._update_limits(waiting, now_ms, read_limits)
         flows = {pool: self._flow(pool) for pool in by_pool}
-        looked_at = {pool: flow for pool, flow in flows.items() if not self._is_resting(flow, now_ms)}
+        self._resting = self._resting_among(flows, by_pool, now_ms)
+        looked_at = {pool: flow for pool, flow in flows.items() if pool not in self._resting}
         self._count(looked_at, by_pool, now_ms, count)
-        self._resting = {pool for pool, flow in flows.items() if self._is_resting(flow, now_ms)}
+        self._resting = self._resting_among(flows, by_pool, now_ms)
         return {
             AwakeStream(pool, subscription): jobs
             for pool, subscriptions in by_pool.items()
@@ -231,18 +241,18 @@ class CreditBook:
         """Return when a pool that had nothing to give is looked at again; None if there is none."""
         return min((self._flows[pool].rests_until_ms for pool in self._resting), default=None)
 
-    def _is_resting(self, flow: PoolFlow, now_ms: int) -> bool:
-        return self._rests and flow.rests_until_ms > now_ms
+    def _resting_among(
+        self, flows: Mapping[str, PoolFlow], by_pool: Mapping[str, Sequence[str]], now_ms: int
+    ) -> set[str]:
+        return {pool for pool, flow in flows.items() if self._rests and flow.rests(by_pool[pool], now_ms)}
 
-    def _update_limits(self, pools: Iterable[str], now_ms: int, read_limits: ReadLimits) -> None:
-        """Read the limits if they are old, or were read before one of the pools came: that one may be shared."""
+    def _update_limits(self, waiting: Sequence[AwakeStream], now_ms: int, read_limits: ReadLimits) -> None:
+        """Read the limits if they are old, or were read before one of the streams came: its pool may now be shared."""
         is_fresh = self._read_at_ms is not None and 0 <= now_ms - self._read_at_ms < _GOOD_FOR_MS
-        if is_fresh and all(self._code_of(pool) in self._limits or pool in self._unknown for pool in pools):
+        if is_fresh and self._seen.issuperset(waiting):
             return
         self._limits, self._read_at_ms = read_limits(), now_ms
-        if not is_fresh:
-            self._unknown.clear()
-        self._unknown.update(pool for pool in pools if self._code_of(pool) not in self._limits)
+        self._seen.update(waiting)
 
     def _code_of(self, pool: str) -> str:
         return self._default_pool if pool == DEFAULT_DISPATCH_POOL else pool

@@ -267,13 +267,17 @@ class LeasedQueue:
         entry = self._returned.get(seq)
         return None if entry is None or entry.state is SETTLING else entry
 
-    def hide(self, entry: Entry, deadline_ms: int, now_ms: int) -> None:
-        """Lease a message that came back and waits, for an earlier lease; this is not a delivery."""
+    def hide(self, entry: Entry, deadline_ms: int, now_ms: int) -> Entry:
+        """Lease a message that came back and waits, for an earlier lease; this is not a delivery.
+
+        Return the entry under the lease, which replaces the one that waited.
+        """
         hidden = self._returned[entry.seq] = self._line.pull_out(entry)
         hidden.state = LEASED
         hidden.leased_ms = now_ms
         self._leases.grant([hidden], deadline_ms)
         self.leased_bytes += hidden.message.size_bytes
+        return hidden
 
     def finish(self, entry: Entry) -> None:
         """Remove a message whose settlement is durable, and let its lane continue."""

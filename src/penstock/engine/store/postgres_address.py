@@ -31,6 +31,8 @@ SET tcp_user_timeout = 30000
 # The planner overestimates the recursive read, and compiling it would cost a hundred times its duration. A statement
 # that is prepared while its table is small would go on reading all of it until the next analyze.
 _PLANNER = "SET jit = off; SET enable_seqscan = off"
+_BACKEND = "SELECT pg_backend_pid()"
+_LOOKS = 3
 
 
 class PostgresAddress:
@@ -44,6 +46,7 @@ class PostgresAddress:
             message = "the PostgreSQL URL is malformed: use postgresql://user:password@host:port/database"
             raise InvalidArgument(message) from None
         self._parameters = _DEFAULTS | given
+        self._gives_sessions = False
 
     def __str__(self) -> str:
         parameters = self._parameters
@@ -54,6 +57,7 @@ class PostgresAddress:
         """Open a connection to one schema, in autocommit mode."""
         try:
             session = psycopg.connect(**self._parameters, autocommit=True)
+            self._require_sessions(session)
             # One type for all integers, so that a statement is prepared once and not once per magnitude.
             session.adapters.register_dumper(int, Int8BinaryDumper)
             session.execute(_SEARCH_PATH.format(sql.Identifier(schema)))
@@ -63,8 +67,30 @@ class PostgresAddress:
             raise StoreFailed(f"cannot connect to {self}: {self.explain(error)}") from None
         return session
 
+    def _require_sessions(self, session: Session) -> None:
+        """Raise StoreFailed if a pooler gives one connection to several clients, by which locks and leases fail."""
+        if self._gives_sessions:
+            return
+        for _ in range(_LOOKS):
+            own = _backend(session)
+            if own == session.info.backend_pid:
+                break  # There is no pooler.
+            with psycopg.connect(**self._parameters) as other:
+                if _backend(other) == own:
+                    session.close()
+                    raise StoreFailed(
+                        f"the pooler at {self} gives one connection to several clients, and Penstock needs sessions: "
+                        "connect to PostgreSQL directly, or set pool_mode = session"
+                    )
+        self._gives_sessions = True
+
     def explain(self, error: Exception) -> str:
         """Return an error in one line, without the password."""
         text = " ".join(str(error).split())
         password = self._parameters.get("password")
         return text.replace(str(password), "***") if password else text
+
+
+def _backend(session: Session) -> int:
+    ((pid,),) = session.execute(_BACKEND).fetchall()
+    return int(pid)

@@ -13,6 +13,7 @@ from penstock.events.api.changes import CallerRoutes, ChangeRoutes, DatabaseChan
 from penstock.events.api.event_types import EventTypeRoutes
 from penstock.events.api.feeds import FeedRoutes
 from penstock.events.api.health.watch import HealthRoutes, HealthWatch, PartReader
+from penstock.events.api.jobs.replay_worker import ReplayWorker
 from penstock.events.api.jobs.routes import JobDecisionRoutes, JobRoutes
 from penstock.events.api.pools import PoolRoutes, RouterConfigRoutes
 from penstock.events.api.subscriptions.routes import SigningSecretRoutes, SubscriptionRoutes
@@ -56,6 +57,7 @@ class JobsParts:
     new_id: Callable[[], str]
     metrics: Metrics
     health: HealthWatch
+    replays: ReplayWorker
     api_token: str = ""
     api_keys: KeyFile | None = None
     spans: Spans = NoSpans()  # noqa: RUF009  # it has no state
@@ -134,7 +136,7 @@ def route_table(parts: JobsParts, pools_changed: Callable[[], None] = _ignore_ch
     return RouteTable(
         *routes_of(
             EventRoutes(repository, publisher, schemas, new_id, clock, parts.spans),
-            JobRoutes(repository, new_id, clock),
+            JobRoutes(repository, parts.courier.secret_box, new_id, clock),
             JobDecisionRoutes(repository, clock),
             SubscriptionRoutes(repository, parts.courier.secret_box, new_id, clock, pools_changed, refusal),
             SigningSecretRoutes(repository, parts.courier.secret_box),

@@ -39,6 +39,8 @@ IN_WORDS: Mapping[str, str] = {
     f"POST {_V1}/portal-links": "created a portal link for {tenant} {name}",
     f"DELETE {_V1}/portal-links/{{tenant}}": "revoked the portal links of {tenant}",
     f"POST {_V1}/replays": "replayed {count} jobs",
+    f"POST {_V1}/replays/{{id}}/stop": "stopped replay {id}",
+    f"POST {_V1}/replays/{{id}}/resume": "continued replay {id}",
     f"POST {_V1}/breakers/reset": "closed a breaker",
     f"POST {_V1}/breakers/reset-all": "closed all breakers",
     f"PUT {_ROUTER}/monitoring/pools/{{code}}": "set the limits of pool {code} in the router",

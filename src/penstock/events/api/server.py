@@ -16,6 +16,7 @@ from penstock.events.accept import TopicFeeds
 from penstock.events.api.app import ApiFront, JobsParts, jobs_app
 from penstock.events.api.health.alerts import AlertRules, AlertWatch
 from penstock.events.api.health.watch import HealthCollector, HealthWatch, NoParts
+from penstock.events.api.jobs.replay_worker import ReplayWorker
 from penstock.events.api.pools import PoolQueueWatch
 from penstock.events.fan_out import publisher_for
 from penstock.events.portal import PortalTokens
@@ -93,6 +94,7 @@ async def api_server(
                 new_id=new_id,
                 metrics=metrics,
                 health=health,
+                replays=ReplayWorker(repository, clock),
                 api_token=settings.api_token,
                 api_keys=keys,
                 spans=process.spans,
@@ -107,7 +109,7 @@ async def api_server(
             has_keys = bool(settings.api_token) or keys is not None
             watch = None if front is None else PoolQueueWatch(repository, front.pools_changed, pause)
             alerts = AlertWatch(repository, health, settings.alerts, clock, parts.new_id, pause)
-            async with running(watch), running(alerts), running(feeds):
+            async with running(watch), running(alerts), running(feeds), running(parts.replays):
                 yield HttpServer(jobs_app(parts, front), settings.host, settings.port, credentials_set=has_keys)
     finally:
         await repository.close()

@@ -10,7 +10,14 @@ from typing import Protocol
 
 import msgspec
 
-from penstock.delivery import Courier, DeliveryRequest, WebhookDelivery, delivery_request, undeliverable
+from penstock.delivery import (
+    Courier,
+    DeliveryRequest,
+    SecretUnreadable,
+    WebhookDelivery,
+    delivery_request,
+    undeliverable,
+)
 from penstock.domain.errors import InvalidArgument, NotFound, PenstockError
 from penstock.domain.event import StoredEvent
 from penstock.domain.job import Attempt, DispatchJob
@@ -130,8 +137,9 @@ class Processor:
                 permit.give_back()
                 await self._conclude(context, delivery, began_ms)
                 return
-            request = delivery_request(job, context.event, context.subscription, wall_ms(self._clock), self._spans)
-        except (NotFound, InvalidArgument) as error:
+            opened = self._courier.secret_box.opened_job(job) if job.headers else job
+            request = delivery_request(opened, context.event, context.subscription, wall_ms(self._clock), self._spans)
+        except (NotFound, InvalidArgument, SecretUnreadable) as error:
             began_ms = self._clock.now_ms()
             delivery = undeliverable(error.message)
         else:

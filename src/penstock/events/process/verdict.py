@@ -5,13 +5,13 @@
 | 2xx                                  | DELIVERED | COMPLETED                                                       |
 | 2xx with `"ack": false`              | DEFERRED  | PENDING after `delaySeconds`, 30 s without; no attempt is spent |
 | 429                                  | DEFERRED  | PENDING after Retry-After, 30 s without; no attempt is spent *  |
-| none: its breaker is open            | DEFERRED  | PENDING until it half-opens; no attempt spent, nothing sent *   |
+| none: its breaker is open            | DEFERRED  | PENDING until it half-opens; no attempt spent, nothing was sent |
 | 410                                  | REFUSED   | its subscription is paused, and it waits there; without: ERROR  |
 | 501, or the request is not possible  | REFUSED   | ERROR                                                           |
 | anything else, or no answer          | FAILED    | PENDING by the retry schedule; after its last delay ERROR       |
 
-* Twice as long after each deferral of the job, up to 30 s and 15 s: the first jobs of many keys do not call an endpoint
-at its limit all the time, nor write to the database all the time while an endpoint is down.
+* Twice as long after each deferral of the job, up to 30 s: the first jobs of many keys do not call an endpoint at its
+limit all the time.
 
 A job that would be tried again after its `expires_at` is EXPIRED instead.
 """
@@ -38,7 +38,7 @@ from penstock.domain.subscription import Subscription
 from penstock.events.store import Done, TryLater, Verdict
 
 _JITTER_SHARE = 0.2
-_LONGEST_AT_LIMIT_S, _LONGEST_AT_BREAKER_S = 30, 15
+_LONGEST_AT_LIMIT_S = 30
 _MOST_DOUBLINGS = 5
 
 
@@ -59,10 +59,9 @@ def judge(
         case MediationOutcome(result=MediationResult.SUCCESS):
             return Judgement(AttemptOutcome.DELIVERED, Done(JobStatus.COMPLETED))
         case MediationOutcome(error=CircuitOpen(retry_s=retry_s)):
-            delay_s = _grown_s(retry_s, job, _LONGEST_AT_BREAKER_S)
-            return Judgement(AttemptOutcome.DEFERRED, _later(job, now_ms + _spread_ms(delay_s, jitter)))
+            return Judgement(AttemptOutcome.DEFERRED, _later(job, now_ms + _spread_ms(retry_s, jitter)))
         case MediationOutcome(error=RateLimited()):
-            delay_s = _grown_s(delivered.effective_delay_s, job, _LONGEST_AT_LIMIT_S)
+            delay_s = _grown_s(delivered.effective_delay_s, job)
             if delay_s == delivered.delay_s:
                 jitter = 0.0
             return Judgement(AttemptOutcome.DEFERRED, _later(job, now_ms + _spread_ms(delay_s, jitter)))
@@ -84,10 +83,10 @@ def _deferral_ms(delivered: MediationOutcome, jitter: float) -> int:
     return delay_s * SECOND_MS if delivered.has_custom_delay else _spread_ms(delay_s, jitter)
 
 
-def _grown_s(delay_s: int, job: DispatchJob, longest_s: int) -> int:
+def _grown_s(delay_s: int, job: DispatchJob) -> int:
     """Double a delay for each time that the job was deferred before, up to the longest; never shorten it."""
     deferred = max(0, job.delivery_count - 1 - job.attempt_count)
-    return max(delay_s, min(longest_s, delay_s << min(deferred, _MOST_DOUBLINGS)))
+    return max(delay_s, min(_LONGEST_AT_LIMIT_S, delay_s << min(deferred, _MOST_DOUBLINGS)))
 
 
 def _spread_ms(delay_s: int, jitter: float) -> int:

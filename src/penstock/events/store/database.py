@@ -202,6 +202,13 @@ class Database(Protocol):
         """Do work as a whole or not at all."""
         ...
 
+    async def write_unflushed(self, work: Work[Result]) -> Result:
+        """Do work as `write` does, but answer before it is on the disk: only a crash of the machine can undo it.
+
+        It is never kept without what was written before it.
+        """
+        ...
+
     async def write_one(self, work: Work[Result]) -> Result:
         """Do work that is one statement."""
         ...
@@ -267,6 +274,16 @@ def writes(operation: Operation[Part, P, Result]) -> Method[Part, P, Result]:
     @wraps(operation)
     async def method(self: Part, /, *args: P.args, **kwargs: P.kwargs) -> Result:
         return await self._database.write(lambda tx: operation(self, tx, *args, **kwargs))
+
+    return method
+
+
+def writes_unflushed(operation: Operation[Part, P, Result]) -> Method[Part, P, Result]:
+    """Make such a method of work that is done again if a crash of the machine undoes it."""
+
+    @wraps(operation)
+    async def method(self: Part, /, *args: P.args, **kwargs: P.kwargs) -> Result:
+        return await self._database.write_unflushed(lambda tx: operation(self, tx, *args, **kwargs))
 
     return method
 

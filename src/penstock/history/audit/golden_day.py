@@ -6,7 +6,7 @@ written as history to an SQLite database of their own; nothing is sent.
 
 import asyncio
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from heapq import heappop, heappush
 from itertools import groupby
@@ -68,6 +68,10 @@ class GoldenDay(msgspec.Struct, frozen=True, kw_only=True):
     keys: int = 500
 
 
+OnStep = Callable[[str], None]
+"""What is told the next step in words."""
+
+
 class Rehearsed(NamedTuple):
     """The audits of the day, before and after the breaches."""
 
@@ -75,19 +79,26 @@ class Rehearsed(NamedTuple):
     broken: AuditResult
 
 
-def rehearse(spark: SparkSession, database: SparkDatabase, checkpoint: str, day: GoldenDay) -> Rehearsed:
+def rehearse(
+    spark: SparkSession, database: SparkDatabase, checkpoint: str, day: GoldenDay, on_step: OnStep = lambda _: None
+) -> Rehearsed:
     """Create the day in an empty SQLite database, and audit it before and after the breaches."""
+    on_step(f"publishing {day.events:,} events")
     asyncio.run(_publish(database, day))
+    on_step("fanning them out on Spark")
     job = FanOutJob(database, FanOutSettings(once=True))
     try:
         job.start(spark, checkpoint).awaitTermination()
     finally:
         job.close()
+    on_step("delivering their jobs")
     deliver_day(database)
     # Long after, when jobs that were held up are finished.
     end_ms = day.from_ms + 2 * DAY_MS
     window = AuditWindow(since_ms=day.from_ms - 2 * _HOUR_MS, until_ms=end_ms, taken_ms=end_ms)
+    on_step("auditing the day")
     clean = audit_database(spark, database, window)
+    on_step("planting breaches, and auditing again")
     plant_breaches(database)
     return Rehearsed(clean, audit_database(spark, database, window))
 

@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from urllib.parse import quote
 
 from penstock.domain.job_state import JobStatus
 from penstock.domain.outcome import AttemptOutcome
 from penstock.history.audit.findings import WAITING_EVENTS, AuditResult, Finding, FindingKind
 from penstock.history.audit.lateness import LATENESS_COLUMNS, lateness_cells
 from penstock.history.audit.screen import UNRECORDED
-from penstock.history.page import Section, figures, page, table
+from penstock.history.page import Section, element, figures, page, table
 
 GUARANTEES: Mapping[FindingKind, str] = {
     FindingKind.LOST: "every subscription that wanted an event has a job for it",
@@ -59,6 +60,21 @@ def finding_cells(finding: Finding) -> tuple[str, str, str, str, str, str]:
     )
 
 
+def address(console: str, finding: Finding) -> str | None:
+    """Return where the web page at `console` shows what a finding is about; None if it knows nothing of it."""
+    if finding.kind is FindingKind.UNKNOWN_JOB:
+        return None
+    if finding.job_id is not None:
+        return _job_address(console, finding.job_id)
+    if finding.event_id is not None:
+        return f"{console.rstrip('/')}/#/jobs?q={quote(finding.event_id, safe='')}"
+    return None
+
+
+def _job_address(console: str, job_id: str) -> str:
+    return f"{console.rstrip('/')}/#/jobs/{quote(job_id, safe='')}"
+
+
 def moment(epoch_ms: int | None) -> str:
     """Return a time for people, in UTC; a number that is not a time is returned as it is."""
     if epoch_ms is None:
@@ -77,8 +93,8 @@ def verdict(result: AuditResult) -> str:
     return f"From {since} until {moment(window.until_ms)}: {found}."
 
 
-def html_page(result: AuditResult) -> str:
-    """Return the audit as a self-contained page."""
+def html_page(result: AuditResult, console: str) -> str:
+    """Return the audit as a self-contained page, whose findings link to the web page at `console`."""
     title = "Penstock audit: clean" if result.is_clean else "Penstock audit: findings"
     sections = [
         Section("Guarantees", table(("check", "guarantee", "findings"), summary(result)), wide=True),
@@ -86,12 +102,22 @@ def html_page(result: AuditResult) -> str:
         Section("Looked at", figures(looked_at(result)), wide=True),
         Section(
             "Findings",
-            table(FINDING_COLUMNS, [finding_cells(each) for each in result.findings], "There are none."),
+            table(FINDING_COLUMNS, [_linked(console, each) for each in result.findings], "There are none."),
             note=_note(result.findings, sum(result.totals.values())),
             wide=True,
         ),
     ]
     return page(title, sections, lead=verdict(result))
+
+
+def _linked(console: str, finding: Finding) -> list[object]:
+    *cells, job, other, detail = finding_cells(finding)
+    other_address = None if finding.other_job_id is None else _job_address(console, finding.other_job_id)
+    return [*cells, _link(job, address(console, finding)), _link(other, other_address), detail]
+
+
+def _link(text: str, to: str | None) -> object:
+    return text if to is None else element("a", text, href=to)
 
 
 def _note(shown: Sequence[Finding], total: int) -> str:

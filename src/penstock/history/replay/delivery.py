@@ -14,7 +14,7 @@ import asyncio
 from collections.abc import Mapping
 from enum import Enum, auto
 
-from penstock.delivery import Courier, WebhookDelivery, delivery_request, undeliverable
+from penstock.delivery import Courier, SecretUnreadable, WebhookDelivery, delivery_request, undeliverable
 from penstock.domain.errors import InvalidArgument
 from penstock.domain.job import Attempt
 from penstock.domain.outcome import AttemptOutcome, MediationOutcome, error_text, retry_delay_s
@@ -85,8 +85,9 @@ class JobDelivery:
         if subscription is not None:
             subscription = self._courier.secret_box.opened(subscription)
         try:
-            request = delivery_request(as_copy(job, self._replay_id, number), load.event, subscription, at_ms)
-        except InvalidArgument as error:
+            opened = self._courier.secret_box.opened_job(job)
+            request = delivery_request(as_copy(opened, self._replay_id, number), load.event, subscription, at_ms)
+        except (InvalidArgument, SecretUnreadable) as error:
             return undeliverable(error.message)
         return await self._courier.deliver(request)
 

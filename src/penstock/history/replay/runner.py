@@ -14,15 +14,29 @@ from pyspark.sql import functions as f
 from penstock.delivery import CourierSettings
 from penstock.domain.replay import Replay, ReplayProgress, ReplaySelection
 from penstock.edge.clock import Clock
-from penstock.history.errors import ReplayBroken
-from penstock.history.replay.selection import COLUMNS, live_groups, on_their_way, part_counts, planned, selected
+from penstock.history.errors import InvalidQuery, ReplayBroken
+from penstock.history.lake.lake import open_lake
+from penstock.history.lake.views import query
+from penstock.history.replay.selection import (
+    COLUMNS,
+    live_groups,
+    on_their_way,
+    originals,
+    part_counts,
+    planned,
+    selected,
+)
 from penstock.history.replay.task import ReplayRun, replays_in, task_error
 from penstock.history.replay.task import replay as deliver
 from penstock.history.replay.timetable import timetable
 from penstock.spark.database import SparkDatabase
+from penstock.spark.errors import reason_of
 from penstock.spark.tables import Tables
 
 POLL_S = 0.5
+JOB_ID = "job_id"
+"""The column by which a query names jobs."""
+
 OnProgress = Callable[[ReplayProgress], None]
 _NO_PART, _LIVE = -1, -2
 
@@ -55,7 +69,10 @@ class Ended(msgspec.Struct, frozen=True):
 class ReplayRunner:
     """Runs replays of one database on one Spark session."""
 
-    def __init__(self, spark: SparkSession, database: SparkDatabase, clock: Clock) -> None:
+    def __init__(self, spark: SparkSession, database: SparkDatabase, clock: Clock, lake: str = "") -> None:
+        self._spark = spark
+        self._lake = lake
+        self._named: dict[str, DataFrame] = {}
         self._database = database
         self._tables = Tables(spark, database)
         self._clock = clock
@@ -63,7 +80,9 @@ class ReplayRunner:
 
     def count(self, selection: ReplaySelection, as_of_ms: int) -> Count:
         """Count what a replay would deliver. Nothing is changed."""
-        left_out = on_their_way(self._jobs(), selection).agg(f.lit(_NO_PART), f.count("id"), f.lit(0))
+        left_out = on_their_way(self._jobs(), selection, self._named_by(selection)).agg(
+            f.lit(_NO_PART), f.count("id"), f.lit(0)
+        )
         live = live_groups(self._jobs(), self._selected(selection, as_of_ms))
         lively = live.agg(f.lit(_LIVE), f.lit(0), f.count("group_key"))
         counts = part_counts(self._selected(selection, as_of_ms), self._parts).union(left_out).union(lively)
@@ -93,7 +112,24 @@ class ReplayRunner:
             return Ended(replay, await replays.progress(replay.id), stopped)
 
     def _selected(self, selection: ReplaySelection, as_of_ms: int) -> DataFrame:
-        return selected(self._jobs, selection, as_of_ms)
+        return selected(self._jobs, selection, as_of_ms, self._named_by(selection))
+
+    def _named_by(self, selection: ReplaySelection) -> DataFrame | None:
+        """Return the jobs that the query of a selection finds; it is asked once, so that a run counts what it does."""
+        sql = selection.sql
+        if sql is None:
+            return None
+        if sql not in self._named:
+            found = query(open_lake(self._spark, self._lake), sql)
+            if JOB_ID not in found.columns:
+                raise InvalidQuery(f"the query must have a column {JOB_ID}, but has {', '.join(found.columns)}")
+            named = originals(found).persist()
+            try:
+                named.count()
+            except PySparkException as error:
+                raise InvalidQuery(reason_of(error)) from error
+            self._named[sql] = named
+        return self._named[sql]
 
     def _jobs(self) -> DataFrame:
         # A new frame each time, because the scans of one frame share their pushed filters.

@@ -23,7 +23,13 @@ from penstock.http.server.server import (
     serve_until_signal,
     stop_signal,
 )
-from penstock.http.server.tls import Certificate, use_certificate, used_certificate
+from penstock.http.server.tls import (
+    Certificate,
+    ServedCertificate,
+    served_certificate,
+    use_certificate,
+    used_certificate,
+)
 
 __all__ = [
     "CHOOSE_ANOTHER",
@@ -37,6 +43,7 @@ __all__ = [
     "Receive",
     "Scope",
     "Send",
+    "ServedCertificate",
     "accept_lifespan",
     "is_loopback",
     "listening_socket",
@@ -45,6 +52,7 @@ __all__ = [
     "send_answer",
     "serve",
     "serve_until_signal",
+    "served_certificate",
     "stop_signal",
     "use_certificate",
     "used_certificate",

@@ -1,4 +1,4 @@
-"""The certificate of all HTTP servers of this process.
+"""The certificate of all HTTP and gRPC servers of this process.
 
 It is read again when its files change, so that a renewed certificate needs no restart.
 """
@@ -24,7 +24,7 @@ _used: Certificate | None = None
 
 
 def use_certificate(files: Certificate | None) -> None:
-    """Let the HTTP servers that this process starts from now on speak TLS."""
+    """Let the servers that this process starts from now on speak TLS."""
     global _used
     _used = files
 
@@ -41,21 +41,24 @@ class ServedCertificate:
         self._files = files
         self._read_as = _state_of(files)
         self.context = _context_of(files)
+        self.chain, self.key = _texts_of(files)
 
-    def refresh(self) -> None:
+    def refresh(self) -> bool:
         """Read the files again if they have changed; keep what was read before if they are of no use."""
         state = _state_of(self._files)
         if state == self._read_as:
-            return
+            return False
         self._read_as = state
         try:
             # Loading a pair that does not fit would leave the context with half of it.
             _context_of(self._files)
             self.context.load_cert_chain(*self._files)
+            self.chain, self.key = _texts_of(self._files)
         except (BadCertificate, OSError) as error:
             log.error("the renewed certificate is not used: %s", error)
-        else:
-            log.info("the certificate %s was renewed", self._files.chain)
+            return False
+        log.info("the certificate %s was renewed", self._files.chain)
+        return True
 
 
 def served_certificate() -> ServedCertificate | None:
@@ -78,6 +81,10 @@ def _context_of(files: Certificate) -> ssl.SSLContext:
             f"cannot read the certificate {files.chain} or its key {files.key}: {error.strerror or error}"
         ) from error
     return context
+
+
+def _texts_of(files: Certificate) -> tuple[bytes, bytes]:
+    return files.chain.read_bytes(), files.key.read_bytes()
 
 
 def _state_of(files: Certificate) -> tuple[int, ...]:

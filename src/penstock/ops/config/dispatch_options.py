@@ -121,9 +121,9 @@ class JobsOptions:
     encryption_keys: str = setting(
         "",
         kinds.line(),
-        "Keys that encrypt the signing secrets and header values of subscriptions in the database: 32 bytes in base64 "
-        "(`openssl rand -base64 32`), the same for all users of a database; give them in the environment. Of several, "
-        "separated by commas, the first encrypts and the others still decrypt.",
+        "Keys that encrypt signing secrets and header values of subscriptions and jobs in the database: 32 bytes in "
+        "base64 (`openssl rand -base64 32`), the same for all users of a database; give them in the environment. Of "
+        "several, separated by commas, the first encrypts and the others still decrypt.",
         secret=True,
     )
     encryption_key_file: str = setting(

@@ -43,14 +43,14 @@ async def serve_pubsub_node(
 ) -> None:
     """Serve until SIGINT or SIGTERM; then hand the topics over and finish what is in progress."""
     membership = NodeMembership(node.database, PART, node.ttl_s)
-    hops = CallSignatures(await membership.create((SHARD,)), clock)
+    hops = CallSignatures(await membership.create((SHARD,)), membership.clock)
     calls = OwnerCalls(membership, hops, GRPC_OPTIONS)
 
     @asynccontextmanager
     async def open_shard(_: str) -> AsyncIterator[ServedTopics]:
         store = open_store()
         try:
-            async with open_services(store, clock, ids, settings) as services:
+            async with open_services(store, membership.clock, ids, settings) as services:
                 try:
                     yield ServedTopics(services, store.epoch, lambda: store.lost, store.require_owned)
                 finally:
@@ -64,7 +64,9 @@ async def serve_pubsub_node(
     server = GrpcServer([calls], lambda: None, settings.host, settings.port, allow_remote=remote)
     # Open to every machine: it answers signed calls only.
     hop_host = "127.0.0.1" if node.advertise is None else "0.0.0.0"
-    hop_server = GrpcServer([HopCalls(calls, hops)], lambda: None, hop_host, node.port, allow_remote=True)
+    hop_server = GrpcServer(
+        [HopCalls(calls, hops)], lambda: None, hop_host, node.port, allow_remote=True, between_nodes=True
+    )
     stop = stop_signal(probes)
     async with probes, hop_server, server:
         me = Node(node.name, f"{ids.next_value(clock.now_ms()):x}", node.advertise or hop_server.address)

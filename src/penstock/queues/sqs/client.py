@@ -12,6 +12,25 @@ from penstock.domain.errors import PenstockError
 from penstock.domain.limits import MIB, SECOND_MS
 from penstock.edge.clock import Clock, wall_ms
 from penstock.queues.errors import BrokerQueueNotFound, BrokerRefused, BrokerUnavailable, SourceClosed
+from penstock.queues.sqs.actions import (
+    AttributesAnswer,
+    AttributesRequest,
+    BatchAnswer,
+    BatchRequest,
+    CreateAnswer,
+    CreateRequest,
+    DeleteEntry,
+    DeleteRequest,
+    ErrorAnswer,
+    FailedEntry,
+    ReceiveAnswer,
+    ReceiveRequest,
+    SendEntry,
+    SqsMessage,
+    VisibilityEntry,
+    WatchAnswer,
+    WatchRequest,
+)
 from penstock.queues.sqs.request import RequestWriter, find_key, find_region
 from penstock.queues.uri import SqsUri
 
@@ -51,145 +70,6 @@ class SqsPolling(msgspec.Struct, frozen=True):
     wait_s: int = 20
     # Applies to every call, so it must be longer than a poll.
     timeout_s: float = 25.0
-
-
-class AttributesRequest(msgspec.Struct, rename="pascal"):
-    """GetQueueAttributes."""
-
-    queue_url: str
-    attribute_names: list[str]
-
-
-class AttributesAnswer(msgspec.Struct, rename="pascal"):
-    """The answer to GetQueueAttributes."""
-
-    attributes: dict[str, str] = {}
-
-
-class CreateRequest(msgspec.Struct, rename="pascal"):
-    """CreateQueue."""
-
-    queue_name: str
-    attributes: dict[str, str]
-
-
-class CreateAnswer(msgspec.Struct, rename="pascal"):
-    """The answer to CreateQueue."""
-
-    queue_url: str = ""
-
-
-class DeleteRequest(msgspec.Struct, rename="pascal"):
-    """DeleteQueue."""
-
-    queue_url: str
-
-
-class ReceiveRequest(msgspec.Struct, rename="pascal", omit_defaults=True):
-    """ReceiveMessage."""
-
-    queue_url: str
-    max_number_of_messages: int
-    wait_time_seconds: int
-    attribute_names: list[str]
-    message_attribute_names: list[str]
-    visibility_timeout: int | None = None
-
-
-class WatchRequest(msgspec.Struct, rename="pascal"):
-    """PenstockWatchQueues."""
-
-    queue_urls: list[str]
-    wait_time_seconds: int
-
-
-class WatchAnswer(msgspec.Struct, rename="pascal"):
-    """The answer to PenstockWatchQueues."""
-
-    queue_urls: list[str] = []
-
-
-class AttributeValue(msgspec.Struct, rename="pascal"):
-    """A message attribute."""
-
-    data_type: str = "String"
-    string_value: str = ""
-
-
-class SqsMessage(msgspec.Struct, rename="pascal"):
-    """A received message."""
-
-    message_id: str
-    receipt_handle: str
-    body: str = ""
-    attributes: dict[str, str] = {}
-    message_attributes: dict[str, AttributeValue] = {}
-
-
-class ReceiveAnswer(msgspec.Struct, rename="pascal"):
-    """The answer to ReceiveMessage."""
-
-    messages: list[SqsMessage] = []
-
-
-class DeleteEntry(msgspec.Struct, rename="pascal"):
-    """An entry of a DeleteMessageBatch."""
-
-    id: str
-    receipt_handle: str
-
-
-class VisibilityEntry(msgspec.Struct, rename="pascal"):
-    """An entry of a ChangeMessageVisibilityBatch."""
-
-    id: str
-    receipt_handle: str
-    visibility_timeout: int
-
-
-class SendEntry(msgspec.Struct, rename="pascal", omit_defaults=True):
-    """An entry of a SendMessageBatch."""
-
-    id: str
-    message_body: str
-    message_group_id: str | None = None
-    message_deduplication_id: str | None = None
-    message_attributes: dict[str, AttributeValue] | None = None
-
-
-class BatchRequest(msgspec.Struct, rename="pascal"):
-    """A request with any of the batches."""
-
-    queue_url: str
-    entries: list[DeleteEntry] | list[VisibilityEntry] | list[SendEntry]
-
-
-class FailedEntry(msgspec.Struct, rename="pascal"):
-    """The error of an entry of a batch."""
-
-    id: str
-    code: str = ""
-    message: str = ""
-    sender_fault: bool = False
-
-    @property
-    def kind(self) -> str:
-        """The code without the namespace that older codes have."""
-        return self.code.rpartition(".")[2]
-
-
-class BatchAnswer(msgspec.Struct, rename="pascal"):
-    """The failed entries of a batch; all others succeeded."""
-
-    failed: list[FailedEntry] = []
-
-
-class ErrorAnswer(msgspec.Struct):
-    """An answer with a status other than 200."""
-
-    type: str = msgspec.field(name="__type", default="")
-    message: str | None = None
-    capital_message: str | None = msgspec.field(name="Message", default=None)
 
 
 _encode = msgspec.json.Encoder().encode
@@ -322,10 +202,10 @@ class SqsClient:
         request = AttributesRequest(queue_url, list(names))
         return (await self._call("GetQueueAttributes", _encode(request), _decode_attributes)).attributes
 
-    def receive_body(self, visibility_s: int | None) -> bytes:
+    def receive_body(self, visibility_s: int | None, *, waits: bool = True) -> bytes:
         """Return the body of a ReceiveMessage, which is always the same for one consumer."""
         names = ["MessageGroupId"]
-        most, wait_s = self._polling.most, self._polling.wait_s
+        most, wait_s = self._polling.most, self._polling.wait_s if waits else 0
         return _encode(ReceiveRequest(self._queue_url, most, wait_s, names, [GROUP_ATTRIBUTE], visibility_s))
 
     async def receive(self, body: bytes) -> list[SqsMessage]:

@@ -22,12 +22,11 @@ from penstock.edge.clock import Clock, SystemClock
 from penstock.edge.node import process_ids
 from penstock.queues.errors import HeldBack, InvalidPublication
 from penstock.queues.port import Publication
+from penstock.queues.sqs.actions import AttributeValue, SendEntry
 from penstock.queues.sqs.client import (
     GROUP_ATTRIBUTE,
     MAX_BATCH,
     PENSTOCK_ATTRIBUTE,
-    AttributeValue,
-    SendEntry,
     SqsClient,
     SqsConnections,
     failure,

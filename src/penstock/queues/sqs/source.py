@@ -22,18 +22,8 @@ from penstock.edge.pulse import LoopPulse
 from penstock.queues.batcher import Batcher
 from penstock.queues.errors import BrokerQueueNotFound
 from penstock.queues.port import Confirmation, Received
-from penstock.queues.sqs.client import (
-    GROUP_ATTRIBUTE,
-    MAX_BATCH,
-    PENSTOCK_ATTRIBUTE,
-    DeleteEntry,
-    FailedEntry,
-    SqsClient,
-    SqsMessage,
-    SqsPolling,
-    VisibilityEntry,
-    failure,
-)
+from penstock.queues.sqs.actions import DeleteEntry, FailedEntry, SqsMessage, VisibilityEntry
+from penstock.queues.sqs.client import GROUP_ATTRIBUTE, MAX_BATCH, PENSTOCK_ATTRIBUTE, SqsClient, SqsPolling, failure
 from penstock.queues.sqs.watch import SharedServers
 from penstock.queues.uri import SqsUri
 
@@ -90,6 +80,9 @@ class SqsSource:
         self._is_idle = True
         self._wanted_visibility_s = None if visibility_s is None else max(1, ceil(visibility_s))
         self._receive_body = self._client.receive_body(self._wanted_visibility_s)
+        # Asked after a failure: what matters then is whether the server answers (ROUTER-HEALTH-6).
+        self._brief_body = self._client.receive_body(self._wanted_visibility_s, waits=False)
+        self._has_failed = False
         self._deferred = DeferredDeletes()
         self._deletes = Batcher(self._delete, max_batch=MAX_BATCH, max_running=_MAX_BATCHES)
         self._visibilities = Batcher(self._change_visibility, max_batch=MAX_BATCH, max_running=_MAX_BATCHES)
@@ -110,9 +103,12 @@ class SqsSource:
 
     async def receive(self) -> list[Received]:
         """Return the next messages; wait for some until the poll ends."""
-        poll = asyncio.create_task(self._poll())
+        poll = asyncio.create_task(self._poll_again() if self._has_failed else self._poll())
         try:
             return await asyncio.shield(poll)
+        except PenstockError:
+            self._has_failed = True
+            raise
         except asyncio.CancelledError:
             # An answer that has arrived is not lost: the poll ends with it.
             poll.cancel()
@@ -144,6 +140,12 @@ class SqsSource:
         await self._visibilities.drain()
         self._client.close()
 
+    async def _poll_again(self) -> list[Received]:
+        """Poll without waiting for messages."""
+        received = await self._receive(self._brief_body)
+        self._has_failed = False
+        return received
+
     async def _poll(self) -> list[Received]:
         loop = asyncio.get_running_loop()
         if self._pauses_until_s and (early_s := self._pauses_until_s.popleft() - loop.time()) > 0:
@@ -152,10 +154,14 @@ class SqsSource:
             if self._is_idle and not await self._watch.wait(self._queue_url):
                 return []
             self._is_idle = False
+        return await self._receive(self._receive_body)
+
+    async def _receive(self, body: bytes) -> list[Received]:
+        loop = asyncio.get_running_loop()
         sent_s = loop.time()
         try:
             with self._pulse.waiting():
-                messages = await self._client.receive(self._receive_body)
+                messages = await self._client.receive(body)
         except BrokerQueueNotFound:
             if self._client.keeps_queue:
                 await self._client.create()

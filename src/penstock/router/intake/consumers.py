@@ -10,7 +10,7 @@ from penstock.domain.limits import SECOND_MS
 from penstock.edge.clock import Clock
 from penstock.queues import QueueSpec, Source
 from penstock.router.intake.consumer import Consumer, Route
-from penstock.router.intake.reach import QueueReach
+from penstock.router.intake.reach import QueueReach, RunningTime
 from penstock.router.intake.tracker import InFlightTracker
 from penstock.router.monitoring.warnings import ROUTER, WarningCode, Warnings, WarningSeverity
 
@@ -34,7 +34,7 @@ class Consumers:
         self._make_source = make_source
         self._route = route
         self._tracker = tracker
-        self._clock = clock
+        self.running_time = RunningTime(clock.now_ms)
         self._warnings = warnings
         self._health_timeout_s = health_timeout_s
         self._consumers: dict[str, Consumer] = {}
@@ -69,7 +69,7 @@ class Consumers:
             # A restart and a new configuration ran at the same time: one consumer is enough.
             return
         source = self._make_source(queue)
-        reach = self._reach.get(queue.queue_name) or QueueReach(queue.queue_name, self._clock, self._warnings)
+        reach = self._reach.get(queue.queue_name) or QueueReach(queue.queue_name, self.running_time, self._warnings)
         self._reach[queue.queue_name] = reach
         consumer = Consumer(source, queue.connections, self._route, self._tracker, reach, self._health_timeout_s)
         self._consumers[queue.queue_name] = consumer

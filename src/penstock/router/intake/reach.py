@@ -1,8 +1,40 @@
 """Whether a queue answers, counted from its first start and not from the start of its newest consumer."""
 
+from collections.abc import Callable
+
 from penstock.domain.errors import NotFound, PenstockError
+from penstock.domain.limits import SECOND_MS
 from penstock.edge.clock import Clock
 from penstock.router.monitoring.warnings import WarningCode, Warnings, WarningSeverity
+
+TICK_S = 5.0
+
+
+class RunningTime:
+    """Time in which this process runs.
+
+    A process that was stopped (SIGSTOP, a suspended machine, a blocked event loop) reads the answers of that time only
+    afterwards: the queue was not silent. Of each stop two ticks count at most; without ticks all of it does.
+    """
+
+    def __init__(self, now_ms: Callable[[], int]) -> None:
+        self._now_ms = now_ms
+        self._stopped_ms = 0
+        self._ticked_ms: int | None = None
+
+    def tick(self) -> None:
+        """Record that the process runs; to be called every TICK_S."""
+        self._stopped_ms += self._late_ms()
+        self._ticked_ms = self._now_ms()
+
+    def now_ms(self) -> int:
+        """Return milliseconds since some moment."""
+        return self._now_ms() - self._stopped_ms - self._late_ms()
+
+    def _late_ms(self) -> int:
+        return (
+            0 if self._ticked_ms is None else max(0, self._now_ms() - self._ticked_ms - round(2 * TICK_S * SECOND_MS))
+        )
 
 
 class QueueReach:

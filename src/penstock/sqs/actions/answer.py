@@ -11,9 +11,11 @@ Commit = tuple[AsyncShell, Pending]
 class AfterCommit:
     """A response that may be sent after its commits, or the error if one of them fails."""
 
-    __slots__ = ("_commits", "_left", "_response", "_then")
+    __slots__ = ("_check", "_commits", "_left", "_response", "_then")
 
-    def __init__(self, commits: Sequence[Commit], response: Shape) -> None:
+    def __init__(self, commits: Sequence[Commit], response: Shape, check: Callable[[], None] | None = None) -> None:
+        """`check` raises an error if the response must not be sent any more."""
+        self._check = check
         self._commits = commits
         self._left = len(commits)
         self._response = response
@@ -29,12 +31,17 @@ class AfterCommit:
         """Return the response after its commits; raise the error if one of them fails."""
         for shell, pending in self._commits:
             await shell.commit(pending)
-        return self._response
+        return self._checked()
 
     def result(self) -> Shape:
         """Return the response; raise the error if a commit failed."""
         for shell, pending in self._commits:
             shell.check(pending)
+        return self._checked()
+
+    def _checked(self) -> Shape:
+        if self._check is not None:
+            self._check()
         return self._response
 
     def _commit_done(self) -> None:

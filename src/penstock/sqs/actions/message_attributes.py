@@ -33,6 +33,16 @@ _AS_BINARY = b"\x02"
 _SHORT_BYTES = 2048
 
 
+def check_no_lists(action: str, attributes: MessageAttributes) -> None:
+    """Refuse the whole request if an attribute has a list, even an empty one: AWS reserves them."""
+    for value in attributes.values():
+        if value.string_list_values is not None or value.binary_list_values is not None:
+            raise SqsError(
+                ErrorKind.UNSUPPORTED_OPERATION,
+                f"Message attribute list values in {action} operation are not supported.",
+            )
+
+
 def checked_attributes(attributes: MessageAttributes) -> dict[str, TypedValue]:
     """Check the attributes of a message to send; InvalidParameterValue names a wrong one."""
     if len(attributes) > MAX_ATTRIBUTES:
@@ -124,11 +134,6 @@ def _check_name(name: str) -> None:
 
 
 def _read(name: str, value: MessageAttributeValue, owner: str) -> TypedValue:
-    if value.string_list_values or value.binary_list_values:
-        raise SqsError(
-            ErrorKind.UNSUPPORTED_OPERATION,
-            "Message attribute list values in SendMessage operation are not supported.",
-        )
     what = f"({owner}) attribute '{name}'"
     if not value.data_type:
         lacks = "type" if value.string_value or value.binary_value else "value"

@@ -62,6 +62,8 @@ async def add_permission(service: SqsService, caller: SqsCaller, request: AddPer
 
 async def remove_permission(service: SqsService, caller: SqsCaller, request: RemovePermissionRequest) -> EmptyResponse:
     """Remove a statement from the queue's policy."""
+    if not request.label:
+        raise missing_parameter("Label")
     async with service.catalog_lock:
         queue = service.of_url(caller, request.queue_url)
         policy = _policy_of(service, queue)
@@ -75,6 +77,8 @@ async def remove_permission(service: SqsService, caller: SqsCaller, request: Rem
 
 
 def _check(request: AddPermissionRequest) -> None:
+    if not request.label:
+        raise missing_parameter("Label")
     if not _LABEL.fullmatch(request.label):
         raise _invalid_label(request.label, "Must be 1 to 80 of A-Z, a-z, 0-9, hyphen and underscore.")
     if not request.actions:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from penstock.engine import Entry
 from penstock.sqs.actions.answer import AfterCommit, Answer
@@ -53,6 +54,11 @@ def receive_message(service: SqsService, caller: SqsCaller, request: ReceiveMess
     if deliveries or not (receive.wait_s or queue.wants_page()):
         return receive.after_hand_overs(deliveries) if queue.hand_overs else receive.fresh_response(deliveries)
     return receive.wait(caller)
+
+
+def leases_over() -> SqsError:
+    """Return the error of a receive whose answer is ready only after its leases."""
+    return SqsError(ErrorKind.SERVICE_UNAVAILABLE, "The messages were received too late; receive again.")
 
 
 class _Receive:
@@ -140,7 +146,14 @@ class _Receive:
             (each.partition.shell, each.partition.shell.ledger.save_leases(each.partition.queue, each.entries))
             for each in deliveries
         ]
-        return AfterCommit(commits, response)
+        return AfterCommit(commits, response, partial(self._require_leased, deliveries))
+
+    def _require_leased(self, deliveries: list[SqsDelivery]) -> None:
+        """Raise if others may have the messages by now, as when the process was paused meanwhile (SQS-NODE-7)."""
+        self._service.require_owned()
+        now_ms = self._service.clock.now_ms()
+        if self.lease_ms and any(entry.deadline_ms <= now_ms for each in deliveries for entry in each.entries):
+            raise leases_over()
 
     def response(self, deliveries: list[SqsDelivery]) -> ReceiveMessageResponse:
         """Return the response for these deliveries."""

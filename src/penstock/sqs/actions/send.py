@@ -19,6 +19,7 @@ from penstock.sqs.actions.contents import (
 from penstock.sqs.actions.message_attributes import (
     TRACE_HEADER,
     body_md5,
+    check_no_lists,
     checked_attributes,
     md5_of,
     size_of,
@@ -49,6 +50,7 @@ _NONE: Mapping[str, TypedValue] = {}
 def send_message(service: SqsService, caller: SqsCaller, request: SendMessageRequest) -> AfterCommit:
     """Send one message."""
     queue = service.of_url(caller, request.queue_url)
+    _refuse_lists("SendMessage", (request,))
     now_ms = service.clock.now_ms()
     service.charge(queue, SEND, 1, now_ms)
     (message_id,) = service.new_message_ids(1)
@@ -66,6 +68,7 @@ def send_message_batch(
     queue = service.of_url(caller, request.queue_url)
     entries = request.entries
     check_batch(tuple([entry.id for entry in entries]), "SendMessageBatch")
+    _refuse_lists("SendMessageBatch", entries)
     if queue.fifo:
         _check_fifo_entries(queue, entries)
     now_ms = service.clock.now_ms()
@@ -91,6 +94,14 @@ def send_message_batch(
     if not messages:
         return response
     return AfterCommit(_send_all(service, queue, messages, response.successful), response)
+
+
+def _refuse_lists(action: str, requests: Sequence[SendMessageRequest | SendMessageBatchRequestEntry]) -> None:
+    for request in requests:
+        if request.message_attributes:
+            check_no_lists(action, request.message_attributes)
+        if request.message_system_attributes:
+            check_no_lists(action, request.message_system_attributes)
 
 
 def _check_fifo_entries(queue: SqsQueue, entries: Sequence[SendMessageBatchRequestEntry]) -> None:

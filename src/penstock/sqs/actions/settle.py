@@ -221,7 +221,7 @@ def _change_visibility(service: SqsService, queue: SqsQueue, text: str, visibili
                 f"VisibilityTimeout for the message is beyond the limit [{MAX_VISIBILITY_S} seconds]."
             )
         if entry.lease_id != handle.lease_id or entry.deadline_ms <= now_ms:
-            ledger.set_late_deadline(partition.queue, handle.seq, deadline_ms, now_ms)
+            entry = ledger.set_late_deadline(partition.queue, handle.seq, deadline_ms, now_ms)
         elif visibility_s == 0:
             ledger.release(partition.queue, handle.lease_id, now_ms, 0)
         else:
@@ -232,9 +232,11 @@ def _change_visibility(service: SqsService, queue: SqsQueue, text: str, visibili
             "Reason: Message does not exist or is not available for visibility timeout change."
         ) from None
     partition.shell.kick()
-    if not queue.keeps_leases or entry.state is not EntryState.LEASED:
+    if not queue.keeps_leases:
         return []
-    return [(partition.shell, ledger.save_leases(partition.queue, [entry]))]
+    # The end of a lease is in the journal already, so only its commit is waited for.
+    held = [entry] if entry.state is EntryState.LEASED else []
+    return [(partition.shell, ledger.save_leases(partition.queue, held))]
 
 
 def _leased_entry(queue: SqsQueue, partition: QueuePartition, handle: ReceiptHandle, now_ms: int) -> Entry:

@@ -10,10 +10,11 @@ import msgspec
 from penstock.client.types import WholeOrPageQuery
 from penstock.cluster.nodes import UNREACHABLE, Node, NodeMembership
 from penstock.domain.ids import TsidFactory
-from penstock.edge.clock import Clock, stopwatch
+from penstock.edge.clock import Clock
 from penstock.http.api import cursor_after, parse_query
 from penstock.sqs.actions.answer import AfterCommit, Answer
 from penstock.sqs.actions.contents import check_wait
+from penstock.sqs.actions.receive import leases_over
 from penstock.sqs.actions.table import ACTIONS
 from penstock.sqs.admin.routes import ADMIN_PREFIX, page_of_names
 from penstock.sqs.admin.shapes import QueueSummaries
@@ -46,9 +47,13 @@ _encode = msgspec.json.Encoder().encode
 
 
 class _ReceivedAtOwner(ReceiveMessageResponse):
-    """What an owner answers to a receive of another node: it never waits, but says how long the client would."""
+    """What an owner answers to a receive of another node: it never waits, but says how long the client would.
+
+    The other node passes messages on only as long as they are leased for certain.
+    """
 
     wait_s: int = 0
+    lease_s: int = 0
 
 
 _decode_received = msgspec.json.Decoder(_ReceivedAtOwner).decode
@@ -160,10 +165,11 @@ class NodeFront(QueueKeys):
     # Receives: a call of another node never waits while it may lease, so nothing is leased that no one reads.
 
     async def _receive(self, shard: str, caller: SqsCaller, request: ReceiveMessageRequest) -> ReceiveMessageResponse:
-        started_s = stopwatch()
+        loop = asyncio.get_running_loop()
+        started_s = loop.time()
         response, wait_s = await self._receive_once(shard, caller, request, woken=False)
         while not response.messages and not self._stopping:
-            left_s = wait_s - (stopwatch() - started_s)
+            left_s = wait_s - (loop.time() - started_s)
             if left_s <= 0:
                 break
             if await self._wait_in_shard(shard, caller, [request.queue_url], left_s):
@@ -179,11 +185,15 @@ class NodeFront(QueueKeys):
             return _response_and_wait(await _receive_now(served, caller, request))
 
         async def ask(owner: Node) -> tuple[ReceiveMessageResponse, int]:
-            target = f"AmazonSQS.{_RECEIVE}".encode()
+            target, loop = f"AmazonSQS.{_RECEIVE}".encode(), asyncio.get_running_loop()
+            asked_s = loop.time()
             answer = await self._owners.ask(owner, Hop(shard, woken), caller, body=body, target=target)
             if answer.status != 200:
                 raise error_of(answer)
-            return _response_and_wait(_decode_received(answer.body))
+            received = _decode_received(answer.body)
+            if received.messages and 0 < received.lease_s <= loop.time() - asked_s:
+                raise leases_over()
+            return _response_and_wait(received)
 
         return await self._owners.call(shard, here, ask, repeatable=True)
 
@@ -238,10 +248,11 @@ class NodeFront(QueueKeys):
         return caller.while_connected(self._watch(caller, read_watch(body)))
 
     async def _watch(self, caller: SqsCaller, request: WatchQueuesRequest) -> WatchQueuesResponse:
-        until_s = stopwatch() + check_wait(request.wait_time_seconds)
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + check_wait(request.wait_time_seconds)
         while not self._stopping:
-            ready = await self._wait_for_messages(caller, request.queue_urls, until_s - stopwatch())
-            if ready or stopwatch() >= until_s:
+            ready = await self._wait_for_messages(caller, request.queue_urls, until_s - loop.time())
+            if ready or loop.time() >= until_s:
                 return WatchQueuesResponse(ready)
         return WatchQueuesResponse()
 
@@ -299,13 +310,16 @@ def _merged_list(contents: list[bytes], query: bytes) -> bytes:
 async def _receive_now(served: ServedQueues, caller: SqsCaller, request: ReceiveMessageRequest) -> _ReceivedAtOwner:
     """Receive without waiting, and say how long the client wants to wait."""
     queue = served.service.of_url(caller, request.queue_url)
-    wait_s = queue.attributes.receive_message_wait_time_seconds
-    if request.wait_time_seconds is not None:
-        wait_s = check_wait(request.wait_time_seconds)
+    wait_s, lease_s = request.wait_time_seconds, request.visibility_timeout
+    if wait_s is None:
+        wait_s = queue.attributes.receive_message_wait_time_seconds
+    if lease_s is None:
+        lease_s = queue.attributes.visibility_timeout
+    check_wait(wait_s)
     at_once = msgspec.structs.replace(request, wait_time_seconds=0)
     response = await _settled(ACTIONS[_RECEIVE](served.service, caller, at_once))
     assert isinstance(response, ReceiveMessageResponse)
-    return _ReceivedAtOwner(response.messages, wait_s)
+    return _ReceivedAtOwner(response.messages, wait_s, lease_s)
 
 
 def _response_and_wait(received: _ReceivedAtOwner) -> tuple[ReceiveMessageResponse, int]:

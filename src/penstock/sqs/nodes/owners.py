@@ -10,7 +10,6 @@ from penstock.cluster import NotOwner
 from penstock.cluster.nodes import Node, NodeMembership, ShardKeeper
 from penstock.delivery import Answer, ConnectFailed, DeliveryFailed, HttpClient, RequestHead, head_with
 from penstock.domain.errors import PenstockError
-from penstock.edge.clock import stopwatch
 from penstock.sqs.admin.routes import AdminSurface
 from penstock.sqs.auth.caller import Hop, SqsCaller
 from penstock.sqs.errors import ErrorKind, SqsError, refusal_of
@@ -79,7 +78,8 @@ class Owners:
 
         A request that may have been carried out is only repeated if that does no harm; else its client decides.
         """
-        until_s = stopwatch() + HOLD_S
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + HOLD_S
         while True:
             served = self.here(shard)
             if served is not None:
@@ -93,7 +93,7 @@ class Owners:
                 except (DeliveryFailed, TimeoutError):
                     if not repeatable:
                         raise _no_owner() from None
-            left_s = until_s - stopwatch()
+            left_s = until_s - loop.time()
             if left_s <= 0:
                 raise _no_owner()
             await self._membership.changes(min(left_s, _LOOK_S))

@@ -89,7 +89,7 @@ async def serve_node(
     """
     membership = NodeMembership(node.database, PART, node.ttl_s)
     shards, secret = await _found_or_created(membership, node)
-    hops = Hops(secret, clock)
+    hops = Hops(secret, membership.clock)
     async with HttpClient(AnyAddress(), own_part_settings(2 * HOP_S, _MAX_ANSWER_BYTES)) as client:
         owners = Owners(membership, client, hops)
         front = NodeFront(settings.service, clock, ids, membership, owners, hops, shards)
@@ -99,7 +99,9 @@ async def serve_node(
             stores = stores_of(suffix_of(shard))
             gate, others = CapabilityGate(shard, membership, client), ClusterShards(shard, shards, owners)
             try:
-                async with open_service(stores, clock, ids, settings, gate, front.metrics, others) as service:
+                async with open_service(
+                    stores, membership.clock, ids, settings, gate, front.metrics, others
+                ) as service:
                     yield ServedQueues(service)
             finally:
                 # Ends a claim in progress; the service has closed those that were open.

@@ -10,6 +10,7 @@ from penstock.router import (
     Router,
     RouterConfiguration,
     RouterMetrics,
+    RouterWarning,
     TaskSchedule,
     WarningCode,
     Warnings,
@@ -21,6 +22,11 @@ from penstock.testing.simulation.network import NetworkLink, PoolLimits, Simulat
 from penstock.testing.simulation.queue import SimulatedQueue
 from penstock.testing.simulation.source import LinkFaults, SimulatedSource
 from penstock.testing.virtual_loop import LoopClock, VirtualProcess
+
+# Warnings that something here may cause whether or not a queue is in trouble.
+_EXPECTED = {WarningCode.ROUTING, WarningCode.QUEUE_FULL, WarningCode.CONFIGURATION}
+# Warnings of queues: they are true of those that lose requests, cannot be opened, or are cut off.
+_OF_QUEUES = {WarningCode.QUEUE_VALIDATION, WarningCode.CONSUMER_RESTART, WarningCode.SHUTDOWN_CLEANUP_ERRORS}
 
 
 class RouterLife:
@@ -41,6 +47,8 @@ class RouterLife:
         self._sources: list[SimulatedSource] = []
         self._link = NetworkLink(network, clock, self.limits_of, self._has_lease)
         self._is_cut_off = False
+        # The queues that have ever been in trouble during this run.
+        self._in_trouble = {name for name, each in faults.items() if each.loses_requests}
         self._process.context.run(self._start, clock)
 
     def _start(self, clock: LoopClock) -> None:
@@ -95,15 +103,29 @@ class RouterLife:
     def cut_off(self, *, is_cut_off: bool) -> None:
         """Lose the network to the queues, or have it again."""
         self._is_cut_off = is_cut_off
+        self._in_trouble.update(self._queues)
         for source in self._sources:
             source.is_cut_off = is_cut_off
 
+    def check_warnings(self) -> None:
+        """Raise InvariantBroken if something was warned of that is not so."""
+        for each in self._warnings.listed():
+            is_true = each.code in _OF_QUEUES and self._names_trouble(each)
+            if each.code not in _EXPECTED and not is_true:
+                raise InvariantBroken(f"a false warning: {each.code}: {each.message}")
+
+    def _names_trouble(self, warning: RouterWarning) -> bool:
+        text = f"{warning.source} {warning.message}"
+        named = {name for name in self._queues if name in text} or self._queues.keys()
+        return not named.isdisjoint(self._in_trouble)
+
     async def stop(self) -> None:
-        """Stop gracefully; raise InvariantBroken if a message is still tracked."""
+        """Stop gracefully; raise InvariantBroken if a message is still tracked, or a warning was false."""
         self._schedule.cancel()
         await self._process.run(self.router.shut_down())
         if left := self.router.in_flight(5).messages:
             raise InvariantBroken(f"tracked after the stop: {left}")
+        self.check_warnings()
 
     def kill(self) -> None:
         """Crash: have no effect from now on."""

@@ -27,6 +27,11 @@ class LinkFaults(msgspec.Struct):
     # Whether the queue cannot be opened: it is missing, or its broker is down from the start.
     is_shut: bool = False
 
+    @property
+    def loses_requests(self) -> bool:
+        """Whether the queue may be out of reach for a while."""
+        return bool(self.lost_request or self.lost_answer or self.stall or self.is_shut)
+
     def clear(self) -> None:
         """Remove all faults."""
         self.is_shut = False

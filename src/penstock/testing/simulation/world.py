@@ -135,6 +135,7 @@ class RouterWorld:
 
     async def _kill(self) -> None:
         life = self._chance.one_of(self._lives)
+        life.check_warnings()
         life.kill()
         await asyncio.sleep(self._chance.between(0.1, 30.0))
         await self._replace(life)

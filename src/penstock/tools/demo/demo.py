@@ -162,7 +162,7 @@ async def _stage(
     async with demo_nodes(plan.nodes, directory, plan.database, environment, console.print) as nodes:
 
         def kill() -> None:
-            console.print("killing node-0, which leads and owns the queues")
+            console.print("killing node-0, which leads: the others take over")
             nodes.kill_first()
 
         yield DemoStage(nodes.api_urls, ("--database", nodes.database), kill)

@@ -4,7 +4,7 @@ import asyncio
 import random
 import statistics
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
@@ -47,9 +47,12 @@ class DemoSubscriber:
     """Number of deliveries answered with an error or with 429."""
     forged: int = 0
     """Number of deliveries without a valid signature."""
+    overlapping: int = 0
+    """Number of deliveries that came while another one of their order was being answered."""
     latencies_ms: list[float] = field(default_factory=list)
     _chance: random.Random = field(default_factory=lambda: random.Random(7))
     _lately: deque[float] = field(default_factory=deque)
+    _under_way: Counter[int] = field(default_factory=Counter)
 
     async def app(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a delivery."""
@@ -57,6 +60,15 @@ class DemoSubscriber:
             await accept_lifespan(receive, send)
             return
         body = await read_body(receive)
+        step = msgspec.json.decode(body, type=_Webhook).data
+        self.overlapping += self._under_way[step.order] > 0
+        self._under_way[step.order] += 1
+        try:
+            await self._answer(scope, send, body, step)
+        finally:
+            self._under_way[step.order] -= 1
+
+    async def _answer(self, scope: Scope, send: Send, body: bytes, step: OrderStep) -> None:
         if self.work_s:
             await asyncio.sleep(self.work_s)
         if self._is_too_much():
@@ -66,7 +78,7 @@ class DemoSubscriber:
             self.refused += 1
             await send_answer(scope, send, 503, b"", {})
         else:
-            self._take(scope, body)
+            self._take(scope, body, step)
             await send_answer(scope, send, 200, _ACK, {"content-type": "application/json"})
 
     def _is_too_much(self) -> bool:
@@ -80,12 +92,11 @@ class DemoSubscriber:
         self._lately.append(now_s)
         return False
 
-    def _take(self, scope: Scope, body: bytes) -> None:
+    def _take(self, scope: Scope, body: bytes, step: OrderStep) -> None:
         headers = {name.decode(): value.decode() for name, value in scope["headers"]}
         signature = Signature(headers[ID_HEADER], headers[TIMESTAMP_HEADER], headers[SIGNATURE_HEADER])
         if not verify(signature, body, [self.secret], int(time.time() * 1000)):
             self.forged += 1
-        step = msgspec.json.decode(body, type=_Webhook).data
         steps = self.taken.setdefault(step.order, [])
         self.distinct += step.step not in steps
         steps.append(step.step)
@@ -101,6 +112,7 @@ class Result:
     refused: int
     repeated: int
     in_order: bool
+    overlapping: int
     complete: bool
     signed: bool
     p50_ms: float
@@ -119,6 +131,7 @@ class Result:
             refused=subscriber.refused,
             repeated=sum(len(steps) for steps in subscriber.taken.values()) - delivered,
             in_order=all(steps == sorted(steps) for steps in firsts.values()),
+            overlapping=subscriber.overlapping,
             complete=len(firsts) == orders and all(sorted(steps) == expected for steps in firsts.values()),
             signed=not subscriber.forged,
             p50_ms=quantiles[49],
@@ -127,8 +140,8 @@ class Result:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is missing, out of order, or unsigned."""
-        return self.in_order and self.complete and self.signed
+        """Whether nothing is missing, out of order, unsigned, or came before the answer to its predecessor."""
+        return self.in_order and self.complete and self.signed and not self.overlapping
 
     def row(self) -> list[str]:
         """Return the row for the table."""
@@ -139,6 +152,7 @@ class Result:
             str(self.refused),
             str(self.repeated),
             yes_no[self.in_order],
+            str(self.overlapping),
             yes_no[self.complete],
             yes_no[self.signed],
             f"{self.p50_ms:.0f}",

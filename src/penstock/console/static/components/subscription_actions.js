@@ -4,6 +4,7 @@ import { confirmed, field, form, showText } from "./dialogs.js";
 import { h } from "./dom.js";
 import * as format from "./format.js";
 import { options } from "./parts.js";
+import { begin, found as foundJobs } from "./replays.js";
 import { attempt, toast } from "./toast.js";
 
 const MODES = [
@@ -158,21 +159,20 @@ export async function replay(row) {
       if (given.to) filter.createdToMs = new Date(given.to).getTime();
       if (given.status) filter.status = given.status;
       count = await get("/api/v1/replays/count", filter);
-      if (count.truncated) throw new Error("More than 10,000 jobs match. Choose a shorter period, or use penstock pipeline replay.");
       if (count.made + count.retried === 0) throw new Error("No job of this period can be replayed.");
     },
   });
   if (!chosen) return;
-  const total = count.made + count.retried;
+  const jobs = foundJobs(count);
   const yes = await confirmed({
-    title: `Replay ${format.plural(total, "job")} to ${row.name}?`,
+    title: `Replay ${jobs} to ${row.name}?`,
     about: [
-      `${row.target} gets ${format.plural(total, "event")} of ${format.plural(count.groups, "key")} again, with the same webhook-id as before and the header penstock-replay.`,
-      `${format.plural(count.retried, "job")} in ERROR are replaced by their copies.`,
+      `${row.target} gets ${count.truncated ? `the events of ${jobs}` : `${format.plural(count.made + count.retried, "event")} of ${format.plural(count.groups, "key")}`} again, with the same webhook-id as before and the header penstock-replay.`,
+      count.truncated ? "Jobs in ERROR are replaced by their copies." : `${format.plural(count.retried, "job")} in ERROR are replaced by their copies.`,
     ],
-    action: `Replay ${format.count(total)}`,
+    action: count.truncated ? "Replay all" : `Replay ${format.count(count.made + count.retried)}`,
   });
-  if (yes) await attempt(() => post("/api/v1/replays", filter, 120_000), (done) => `Replay ${done.replayId}: ${format.plural(done.made + done.retried, "copy", "copies")} created.`);
+  if (yes) await begin(filter);
 }
 
 // Create a subscription, or edit one; return whether it was saved.

@@ -3,6 +3,7 @@ import { confirmed, field } from "../components/dialogs.js";
 import { h, setText } from "../components/dom.js";
 import * as format from "../components/format.js";
 import { card, head, kindOf, loader, options, trouble } from "../components/parts.js";
+import { begin, found as foundJobs, replays } from "../components/replays.js";
 import { table } from "../components/table.js";
 import { attempt } from "../components/toast.js";
 import { get, path, PORTAL, post, withQuery } from "../data/api.js";
@@ -91,9 +92,11 @@ export function mount(main, { signal, query }) {
   const cancel = h("button", { type: "button", disabled: true, class: "danger-quiet staff", onclick: () => decideAll("cancel") }, "Cancel selected…");
   const replay = h("button", { type: "button", class: "changes", onclick: () => askToReplay() }, "Replay matching…");
   const more = h("button", { type: "button", hidden: true, onclick: () => load(true) }, "Show older");
+  const running = replays(signal);
   main.append(
     head("Jobs and events", "A job is the delivery of one event to one subscriber.", replay),
     problem.node,
+    running.node,
     card("Search", null, filters),
     card("Jobs", "newest first", h("div", { class: "buttons changes portal" }, retry, ignore, cancel, chosenCount), listed.node, more),
   );
@@ -167,22 +170,22 @@ export function mount(main, { signal, query }) {
     const filter = await replayFilter(query).catch((error) => ({ problem: error.message }));
     const status = filter.status && !REPLAYABLE.includes(filter.status) ? { problem: `Jobs that are ${filter.status} cannot be replayed: choose ${REPLAYABLE.join(", ")} or any status.` } : filter;
     const count = status.problem ? null : await get("/api/v1/replays/count", filter).catch((error) => ({ problem: error.message }));
-    const trouble = status.problem ?? count.problem ?? (count.retried + count.made === 0 ? "No matching job can be replayed." : count.truncated ? "More than 10,000 jobs match. Narrow the search, or use penstock pipeline replay." : null);
+    const trouble = status.problem ?? count.problem ?? (count.retried + count.made === 0 ? "No matching job can be replayed." : null);
     if (trouble) {
       await confirmed({ title: "Nothing to replay", about: trouble, action: "OK", danger: false });
       return;
     }
-    const total = count.retried + count.made;
+    const jobs = foundJobs(count);
     const yes = await confirmed({
-      title: `Replay ${format.plural(total, "job")}?`,
+      title: `Replay ${jobs}?`,
       about: [
-        `The search finds ${format.plural(total, "finished job")} in ${format.plural(count.groups, "group")}.`,
-        `Each gets a copy, and the copies are delivered in order per key. ${format.plural(count.retried, "job")} in ERROR are replaced by their copies.`,
+        count.truncated ? `The search finds ${jobs} that are finished; this takes a while.` : `The search finds ${format.plural(count.retried + count.made, "finished job")} in ${format.plural(count.groups, "group")}.`,
+        "Each gets a copy, and the copies are delivered in order per key. Jobs in ERROR are replaced by their copies" + (count.truncated ? "." : `: ${format.count(count.retried)} of them.`),
         "Subscribers get the same webhook-id as before and the header penstock-replay: subscribers that remember ids recognize what they have processed.",
       ],
-      action: `Replay ${format.count(total)}`,
+      action: count.truncated ? "Replay all" : `Replay ${format.count(count.retried + count.made)}`,
     });
-    if (yes && (await attempt(() => post("/api/v1/replays", filter, 120_000), (done) => `Replay ${done.replayId}: ${done.made + done.retried} copies created.`))) await load(false);
+    if (yes && (await begin(filter))) await Promise.all([load(false), running.load()]);
   }
 
   subscriptions({ reload: true })

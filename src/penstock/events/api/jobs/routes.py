@@ -4,6 +4,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from http import HTTPStatus
 from typing import Any
 
+import msgspec
+
 from penstock.client.types import (
     MOST_AT_ONCE,
     AttemptList,
@@ -23,7 +25,8 @@ from penstock.client.types import (
     OldestAges,
     PageQuery,
 )
-from penstock.domain.job import BEFORE_ALL_ATTEMPTS, CreatedJob
+from penstock.delivery import SecretBox
+from penstock.domain.job import BEFORE_ALL_ATTEMPTS, CreatedJob, NewJob
 from penstock.edge.clock import Clock
 from penstock.events.api.jobs.types import attempt_view, job_view, new_job
 from penstock.events.errors import UnknownSubscription
@@ -40,8 +43,11 @@ PATH = "/api/v1/jobs"
 class JobRoutes:
     """The routes that create and show jobs."""
 
-    def __init__(self, repository: JobRepository, new_id: Callable[[], str], clock: Clock) -> None:
+    def __init__(
+        self, repository: JobRepository, secret_box: SecretBox, new_id: Callable[[], str], clock: Clock
+    ) -> None:
         self._repository = repository
+        self._secret_box = secret_box
         self._new_id = new_id
         self._clock = clock
 
@@ -79,8 +85,14 @@ class JobRoutes:
             for name in sorted(named)
         }
         now_ms = self._clock.now_ms()
-        jobs = [new_job(body, subscriptions.get(body.subscription_id or ""), self._new_id(), now_ms) for body in bodies]
+        jobs = [
+            self._stored(new_job(body, subscriptions.get(body.subscription_id or ""), self._new_id(), now_ms))
+            for body in bodies
+        ]
         return await self._repository.create_jobs(jobs, now_ms)
+
+    def _stored(self, job: NewJob) -> NewJob:
+        return msgspec.structs.replace(job, headers=self._secret_box.sealed_headers(job.headers, job.id))
 
     @route("GET", PATH, summary="List jobs, the newest first.")
     async def _list(self, call: Call[JobQuery, NoBody]) -> JobList:

@@ -4,7 +4,6 @@ import msgspec
 from msgspec import UNSET, Raw
 
 from penstock.client.types import MAX_DATA_BYTES, AttemptView, JobView, NewJobBody
-from penstock.delivery import checked_headers
 from penstock.domain.errors import InvalidArgument
 from penstock.domain.event import is_json
 from penstock.domain.job import Attempt, DispatchJob, NewJob
@@ -13,7 +12,7 @@ from penstock.domain.message import NO_ATTRIBUTES
 from penstock.domain.order import chosen_sequence, is_high_priority
 from penstock.domain.pointer import DispatchMode
 from penstock.domain.subscription import Subscription
-from penstock.events.api.subscriptions.types import checked_target, masked_headers
+from penstock.events.api.subscriptions.types import checked_target, masked_headers, unsealed_headers
 from penstock.events.fields import epoch_ms_of, moment_of, optional_moment
 
 
@@ -39,7 +38,7 @@ def new_job(body: NewJobBody, subscription: Subscription | None, job_id: str, no
         pool=body.pool or (DEFAULT_DISPATCH_POOL if subscription is None else subscription.pool_code),
         payload=_payload(body),
         content_type=_ascii(body.content_type),
-        headers=checked_headers(body.headers) or NO_ATTRIBUTES,
+        headers=unsealed_headers(body.headers) or NO_ATTRIBUTES,
         scheduled_for_ms=scheduled_for_ms,
         expires_at_ms=expires_at_ms,
         idempotency_key=body.idempotency_key,

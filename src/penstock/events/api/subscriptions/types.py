@@ -35,7 +35,7 @@ def new_subscription(body: NewSubscription, subscription_id: str, secret: str) -
         high_priority=body.high_priority,
         retry=DEFAULT_RETRY_SCHEDULE if body.retry_delays_s is None else RetrySchedule(tuple(body.retry_delays_s)),
         timeout_s=body.timeout_s,
-        headers=_checked_headers(body.headers) or NO_ATTRIBUTES,
+        headers=unsealed_headers(body.headers) or NO_ATTRIBUTES,
         dead_letter_topic=_checked_dead_letters(body.dead_letter_topic),
         body=body.body,
         signature=method,
@@ -59,7 +59,7 @@ def changed_subscription(subscription: Subscription, change: SubscriptionChange)
     if "retry_delays_s" in given:
         given["retry"] = RetrySchedule(tuple(given.pop("retry_delays_s")))
     if "headers" in given:
-        given["headers"] = _unmasked(_checked_headers(given["headers"]), subscription.headers)
+        given["headers"] = _unmasked(unsealed_headers(given["headers"]), subscription.headers)
     return msgspec.structs.replace(subscription, **given)
 
 
@@ -94,7 +94,8 @@ def masked_headers(headers: Mapping[str, str]) -> dict[str, str]:
     return dict.fromkeys(headers, MASK)
 
 
-def _checked_headers(headers: Mapping[str, str]) -> dict[str, str]:
+def unsealed_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    """Return a user's headers, checked; none may look encrypted."""
     if any(value.startswith(SEALED) for value in headers.values()):
         raise InvalidArgument(f"the value of a header must not begin with {SEALED!r}, as encrypted ones do")
     return checked_headers(headers)

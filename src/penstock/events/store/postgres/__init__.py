@@ -11,7 +11,7 @@ from hashlib import blake2b
 from itertools import groupby
 from operator import itemgetter
 from queue import Empty, LifoQueue
-from typing import Any, TypeVar
+from typing import Any, LiteralString, TypeVar
 
 import psycopg
 
@@ -180,6 +180,8 @@ def _content(rows: list[Row]) -> LaneContent:
 Result = TypeVar("Result")
 
 _CONNECTIONS = 8
+_BEGIN = "BEGIN"
+_BEGIN_UNFLUSHED = "BEGIN; SET LOCAL synchronous_commit = off"
 # A second and third time for a lost connection that had done nothing yet, and for a deadlock.
 _ATTEMPTS = 3
 _TRY_AGAIN = (psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure)
@@ -218,11 +220,15 @@ class PostgresDatabase:
 
     async def write(self, work: Work[Result]) -> Result:
         """Do work in a transaction."""
-        return await self._done(work, whole=True)
+        return await self._done(work, _BEGIN)
+
+    async def write_unflushed(self, work: Work[Result]) -> Result:
+        """Do work in a transaction that is flushed with the next one, or soon after."""
+        return await self._done(work, _BEGIN_UNFLUSHED)
 
     async def write_one(self, work: Work[Result]) -> Result:
         """Do work of one statement, which needs no transaction around it."""
-        return await self._done(work, whole=False)
+        return await self._done(work, None)
 
     read = read_few = write_one
 
@@ -249,9 +255,9 @@ class PostgresDatabase:
         await asyncio.get_running_loop().run_in_executor(None, self._threads.shutdown)
         self._hang_up()
 
-    async def _done(self, work: Work[Result], *, whole: bool) -> Result:
+    async def _done(self, work: Work[Result], begin: LiteralString | None) -> Result:
         signal = self.signal
-        done: tuple[Result, bool] = await self._in_thread(self._attempt_all, work, whole)
+        done: tuple[Result, bool] = await self._in_thread(self._attempt_all, work, begin)
         result, announced = done
         if announced:
             signal.call()
@@ -267,13 +273,13 @@ class PostgresDatabase:
         except StoreFailed as error:
             raise DatabaseFailed(error.message) from None
 
-    def _attempt_all(self, work: Work[Result], whole: bool) -> tuple[Result, bool]:
+    def _attempt_all(self, work: Work[Result], begin: LiteralString | None) -> tuple[Result, bool]:
         for _ in range(_ATTEMPTS - 1):
             try:
-                return self._with_session(lambda session: _transact(session, work, whole))
+                return self._with_session(lambda session: _transact(session, work, begin))
             except (*_TRY_AGAIN, _NothingSent):
                 continue
-        return self._with_session(lambda session: _transact(session, work, whole))
+        return self._with_session(lambda session: _transact(session, work, begin))
 
     def _with_session(self, use: Callable[[Session], Result]) -> Result:
         try:
@@ -306,12 +312,12 @@ class _NothingSent(psycopg.OperationalError):
     """The connection turned out to be lost before anything was sent."""
 
 
-def _transact(session: Session, work: Work[Result], whole: bool) -> tuple[Result, bool]:
+def _transact(session: Session, work: Work[Result], begin: LiteralString | None) -> tuple[Result, bool]:
     transaction = PostgresTransaction(session)
-    if not whole:
+    if begin is None:
         return work(transaction), transaction.announced
     try:
-        session.execute("BEGIN")
+        session.execute(begin)
     except psycopg.OperationalError as error:
         raise _NothingSent(str(error)) from error
     try:

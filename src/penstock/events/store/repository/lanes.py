@@ -7,7 +7,7 @@ is empty, and whoever changes that wakes it: so a poll costs what it claims, how
 
 While a lane is claimed, no one else publishes from it, and its jobs stay READY; a job is written once, when it is in
 the queue. It moves only if it is still READY in the round that was published: so whoever comes late, or twice, changes
-nothing.
+nothing. So none of this waits for the disk: what a crash of the machine undoes is claimed and published again.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,7 +24,7 @@ from penstock.events.store.database import (
     Row,
     Transaction,
     reads,
-    writes,
+    writes_unflushed,
 )
 from penstock.events.store.repository.lane_runs import LaneRow, LaneRun, run_of
 from penstock.events.store.repository.leader import check_leader
@@ -101,7 +101,7 @@ class Lanes(RepositoryPart):
             credit.published(stream, grant - left[stream])
         return runs
 
-    @writes
+    @writes_unflushed
     def claim(
         self, tx: Transaction, lanes: Mapping[LaneKey, int], owner: LaneOwner, now_ms: int, lease_ms: int
     ) -> list[LaneKey]:
@@ -120,7 +120,7 @@ class Lanes(RepositoryPart):
         _put_to_sleep(tx, dict.fromkeys(idle))
         return [lane for lane, subscription in claimed.items() if subscription not in paused]
 
-    @writes
+    @writes_unflushed
     def let_sleep(
         self,
         tx: Transaction,
@@ -146,7 +146,7 @@ class Lanes(RepositoryPart):
         waits = _still_waiting(tx, idle)
         _put_to_sleep(tx, {lane: waits[lane] for lane, job_id in idle.items() if job_id == waits[lane]})
 
-    @writes
+    @writes_unflushed
     def mark_published(
         self,
         tx: Transaction,
@@ -165,7 +165,7 @@ class Lanes(RepositoryPart):
         tx.bulk("queue_published", [(job.id, job.publish_round, lease_until_ms, now_ms) for job in jobs])
         _release(tx, done, owner)
 
-    @writes
+    @writes_unflushed
     def hold(self, tx: Transaction, lanes: Sequence[tuple[LaneKey, int]], owner: LaneOwner) -> None:
         """Keep claimed lanes from being published from before a moment, given with each."""
         check_leader(tx, owner.token)

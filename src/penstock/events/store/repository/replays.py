@@ -1,7 +1,9 @@
 """Replays, and how far they are, on the database that has their jobs."""
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
+from itertools import islice
 from types import TracebackType
 
 import msgspec
@@ -114,17 +116,31 @@ class Replays(RepositoryPart, AbstractAsyncContextManager["Replays"]):
         rows = tx.all("attempts_of_replay", replay_id=replay_id)
         return [ReplayAttempt(row[0], attempt_of(row[1:])) for row in rows]
 
+    @writes
+    def size(self, tx: Transaction, replay: Replay, total: int) -> None:
+        """Record how many jobs a replay has, which was not known when it was added."""
+        tx.all("size_replay", id=replay.id, run=replay.run, total=total)
+
+    @reads
+    def newest(self, tx: Transaction, most: int) -> list[Replay]:
+        """Return the newest replays, the last one first."""
+        return [_replay_of(row, "") for row in tx.all("newest_replays", most=most)]
+
     async def copy_all(self, replay_id: str, order: ReplayRequest, job_ids: Sequence[str]) -> Copied:
-        """Do a whole replay through the queue in this process, as one part, with the jobs in order."""
+        """Do a whole replay through the queue in this process, with the jobs in order."""
         replay = await self.add(replay_id, order, len(job_ids), self._clock.now_ms())
+        ids = iter(job_ids)
+        return await self.copy_in_order(replay, lambda most: list(islice(ids, most)))
+
+    async def copy_in_order(self, replay: Replay, next_ids: Callable[[int], list[str]]) -> Copied:
+        """Copy the jobs that `next_ids` returns, up to a number, in order, as one part of a replay."""
         part = ReplayPart(replay.id, replay.run, number=0, owner=f"{replay.run}:api")
         done = Copied(goes_on=await self.own(part))
-        for first in range(0, len(job_ids), AT_A_TIME):
-            if not done.goes_on:
-                return done
-            made = await self.make_copies(part, [(job_id, None) for job_id in job_ids[first : first + AT_A_TIME]])
+        while done.goes_on and (job_ids := await asyncio.to_thread(next_ids, AT_A_TIME)):
+            made = await self.make_copies(part, [(job_id, None) for job_id in job_ids])
             done = Copied(done.copies + made.copies, done.in_error + made.in_error, made.goes_on)
-        await self.end(replay)
+        if done.goes_on:
+            await self.end(replay)
         return done
 
     # What tasks do with their part

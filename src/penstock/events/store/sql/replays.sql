@@ -19,6 +19,13 @@ DELETE FROM replays WHERE requested_at_ms < :before_ms
 -- replay --
 SELECT id, definition, total, requested_at_ms, run, stop_asked, finished_at_ms FROM replays WHERE id = :id
 
+-- size_replay --
+UPDATE replays SET total = :total WHERE id = :id AND run = :run
+
+-- newest_replays --
+SELECT id, definition, total, requested_at_ms, run, stop_asked, finished_at_ms FROM replays
+ORDER BY requested_at_ms DESC, id DESC LIMIT :most
+
 -- go_on_with_replay --
 UPDATE replays SET run = run + 1, stop_asked = false, finished_at_ms = NULL WHERE id = :id
 RETURNING id, definition, total, requested_at_ms, run, stop_asked, finished_at_ms

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from penstock.domain.errors import InvalidArgument, PenstockError
 from penstock.edge.disk_space import DiskSpace, FreeBytes, free_bytes, is_disk_full
@@ -35,6 +35,7 @@ _SYNCHRONOUS = {
     "fsync": "PRAGMA synchronous = FULL",
     "survives-process-crash-only": "PRAGMA synchronous = NORMAL",
 }
+_UNFLUSHED = _SYNCHRONOUS["survives-process-crash-only"]
 _SETTINGS = (
     "PRAGMA cache_size = -65536",
     "PRAGMA wal_autocheckpoint = 8192",
@@ -59,7 +60,13 @@ CREATE TABLE IF NOT EXISTS migrations (
 _APPLIED = "SELECT version, name, checksum, works_with FROM migrations ORDER BY version"
 _RECORD = "INSERT INTO migrations (version, name, checksum, works_with) VALUES (?, ?, ?, ?)"
 
-Task = tuple[Work[Any], "asyncio.Future[Any]"]
+
+class _Task(NamedTuple):
+    """Work, the future of its result, and whether it has to be on the disk by then."""
+
+    work: Work[Any]
+    done: "asyncio.Future[Any]"
+    flushed: bool
 
 
 class SqliteDatabase:
@@ -73,7 +80,9 @@ class SqliteDatabase:
             raise InvalidArgument(f"durability is {durability!r}: use {choices}")
         self._path = Path(path).resolve()
         self._synchronous = _SYNCHRONOUS[durability]
-        self._tasks: SimpleQueue[Task | None] = SimpleQueue()
+        # That of the writer at present.
+        self._flushing = self._synchronous
+        self._tasks: SimpleQueue[_Task | None] = SimpleQueue()
         self._thread: Thread | None = None
         self._reading = ThreadPoolExecutor(1, "jobs-reader")
         self._writer: sqlite3.Connection | None = None
@@ -106,14 +115,21 @@ class SqliteDatabase:
 
     async def write(self, work: Work[Result]) -> Result:
         """Do work in a transaction that others may share; work that fails takes only its own part back."""
-        if self._thread is None:
-            raise DatabaseFailed(f"the database {self._path} is not open")
-        done: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
-        self._tasks.put((work, done))
-        return await done
+        return await self._done(work, flushed=True)
 
     # One statement needs no other path here.
     write_one = write
+
+    async def write_unflushed(self, work: Work[Result]) -> Result:
+        """Do work as `write` does, and leave it to the next flush to bring it to the disk."""
+        return await self._done(work, flushed=False)
+
+    async def _done(self, work: Work[Result], *, flushed: bool) -> Result:
+        if self._thread is None:
+            raise DatabaseFailed(f"the database {self._path} is not open")
+        done: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+        self._tasks.put(_Task(work, done, flushed))
+        return await done
 
     async def read(self, work: Work[Result]) -> Result:
         """Do work that changes nothing."""
@@ -210,7 +226,7 @@ class SqliteDatabase:
         """Run the writer thread: everything that waits goes into one commit."""
         open_for_tasks = True
         while open_for_tasks:
-            tasks: list[Task] = []
+            tasks: list[_Task] = []
             task = self._tasks.get()
             while task is not None:
                 tasks.append(task)
@@ -221,13 +237,14 @@ class SqliteDatabase:
             if tasks:
                 self._commit(loop, writer, tasks)
 
-    def _commit(self, loop: asyncio.AbstractEventLoop, writer: sqlite3.Connection, tasks: list[Task]) -> None:
+    def _commit(self, loop: asyncio.AbstractEventLoop, writer: sqlite3.Connection, tasks: list[_Task]) -> None:
         transaction = SqliteTransaction(writer)
         changes_before = writer.total_changes
         try:
+            self._set_flushing(writer, flushed=any(task.flushed for task in tasks))
             writer.execute("BEGIN IMMEDIATE")
             try:
-                results: list[object] = [work(transaction) for work, _ in tasks]
+                results: list[object] = [task.work(transaction) for task in tasks]
             except BaseException as error:
                 transaction, results = self._without_failed(writer, tasks, error)
             if writer.in_transaction:
@@ -247,10 +264,17 @@ class SqliteDatabase:
             writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         self._note_room(results, changed=writer.total_changes > changes_before)
         if not loop.is_closed():
-            loop.call_soon_threadsafe(_settle, [done for _, done in tasks], results)
+            loop.call_soon_threadsafe(_settle, [task.done for task in tasks], results)
         if transaction.announced and self._signal is not None:
             self._signal.call()
             self._signal.call_others()
+
+    def _set_flushing(self, writer: sqlite3.Connection, *, flushed: bool) -> None:
+        """Have the next commit flushed, with all that were not before it, or not."""
+        wanted = self._synchronous if flushed else _UNFLUSHED
+        if wanted != self._flushing:
+            writer.execute(wanted)
+            self._flushing = wanted
 
     def _note_room(self, results: list[object], *, changed: bool) -> None:
         causes = (result.error.__cause__ for result in results if isinstance(result, _Raised))
@@ -262,7 +286,7 @@ class SqliteDatabase:
             self._disk_space.write_succeeded()
 
     def _without_failed(
-        self, writer: sqlite3.Connection, tasks: list[Task], error: BaseException
+        self, writer: sqlite3.Connection, tasks: list[_Task], error: BaseException
     ) -> tuple[SqliteTransaction, list[object]]:
         """Do tasks again after one of them has failed, so that only that one is taken back.
 
@@ -276,7 +300,7 @@ class SqliteDatabase:
         if len(tasks) == 1:
             return transaction, [self._raised(error)]
         writer.execute("BEGIN IMMEDIATE")
-        return transaction, [self._attempt(writer, transaction, work) for work, _ in tasks]
+        return transaction, [self._attempt(writer, transaction, task.work) for task in tasks]
 
     def _attempt(self, writer: sqlite3.Connection, transaction: SqliteTransaction, work: Work[Any]) -> object:
         writer.execute("SAVEPOINT task")
