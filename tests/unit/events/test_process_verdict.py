@@ -95,22 +95,6 @@ def test_a_job_that_meets_an_open_breaker_is_due_when_it_half_opens() -> None:
     assert judged(refused, jitter=1.0).verdict == after_s(6)
 
 
-@pytest.mark.parametrize(
-    ("error", "asked_s", "delays_s"),
-    [
-        (RateLimited(1), 1, [1, 2, 4, 8, 16, 30, 30]),
-        (RateLimited(100), 100, [100, 100]),
-        (CircuitOpen("https://a.example/", 3), None, [3, 3, 3]),
-    ],
-)
-def test_an_endpoint_at_its_limit_is_asked_less_and_less_often(
-    error: MediationError, asked_s: int | None, delays_s: list[int]
-) -> None:
-    deferral = MediationOutcome(MediationResult.ERROR_PROCESS, asked_s, error)
-    jobs = [dispatch_job(attempt_count=2, delivery_count=3 + before) for before in range(len(delays_s))]
-    assert [judged(deferral, job).verdict for job in jobs] == [after_s(each) for each in delays_s]
-
-
 def test_a_delay_that_the_endpoint_chose_is_kept_exactly() -> None:
     deferral = MediationOutcome(MediationResult.ERROR_PROCESS, 7, Deferred(), 200)
     assert judged(deferral, jitter=1.0).verdict == after_s(7)

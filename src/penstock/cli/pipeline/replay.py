@@ -276,6 +276,7 @@ def _direct_settings(config: "Config") -> "CourierSettings":
     return CourierSettings(
         egress_allow=config.egress.allow,
         egress_deny_ports=config.egress.deny_ports,
+        egress_proxy=config.egress.proxy,
         connect_timeout_s=config.jobs.connect_timeout_s,
         http_version=config.jobs.http_version,
         encryption_keys=encryption_keys(config.jobs),

@@ -89,6 +89,7 @@ def process_settings(config: Config, secrets: tuple[bytes, ...], topics: str, qu
         http_version=config.jobs.http_version,
         egress_allow=config.egress.allow,
         egress_deny_ports=config.egress.deny_ports,
+        egress_proxy=config.egress.proxy,
         encryption_keys=encryption_keys(config.jobs),
     )
 

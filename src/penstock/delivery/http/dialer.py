@@ -6,11 +6,12 @@ import ssl
 from functools import cached_property
 from typing import cast
 
-from penstock.delivery.egress import Guard, SocketAddress
+from penstock.delivery.egress import AnyAddress, Guard, SocketAddress
 from penstock.delivery.errors import ConnectFailed, ConnectTimedOut
 from penstock.delivery.http.connection import Connection, ConnectionOwner
 from penstock.delivery.http.http1 import Http1Connection
 from penstock.delivery.http.http2 import Http2Connection
+from penstock.delivery.http.proxy import is_name, open_tunnel, proxy_origin
 from penstock.delivery.http.request import Origin
 from penstock.delivery.http.settings import HttpClientSettings
 from penstock.ops.config import HttpVersion
@@ -23,6 +24,7 @@ class Dialer:
         self._guard = guard
         self._settings = settings
         self._given_tls = tls
+        self._proxy = proxy_origin(settings.proxy)
 
     @cached_property
     def _tls(self) -> ssl.SSLContext:
@@ -44,27 +46,34 @@ class Dialer:
     async def _dial(self, origin: Origin, owner: ConnectionOwner) -> Connection:
         loop = asyncio.get_running_loop()
         end_s = loop.time() + self._settings.connect_timeout_s
-        addresses = await self._guard.addresses(origin.host, origin.port)
+        proxy = self._proxy if is_name(origin.host) else None
+        guard, place = (self._guard, origin) if proxy is None else (AnyAddress(), proxy)
+        addresses = await guard.addresses(place.host, place.port)
         failure: OSError | None = None
         for tried, address in enumerate(addresses):
             try:
                 # Each address gets its share of the remaining time, so that a dead one does not use all of it.
                 async with asyncio.timeout((end_s - loop.time()) / (len(addresses) - tried)):
-                    return await self._connect(address, origin, owner)
+                    return await self._connect(address, origin, owner, tunnel=proxy is not None)
             except OSError as error:  # TimeoutError is one
                 failure = error
         if isinstance(failure, TimeoutError):
             raise failure
-        raise ConnectFailed(f"cannot connect to {origin.host}:{origin.port}: {failure}") from failure
+        raise ConnectFailed(f"cannot connect to {place.host}:{place.port}: {failure}") from failure
 
-    async def _connect(self, address: SocketAddress, origin: Origin, owner: ConnectionOwner) -> Connection:
+    async def _connect(
+        self, address: SocketAddress, origin: Origin, owner: ConnectionOwner, *, tunnel: bool
+    ) -> Connection:
         loop = asyncio.get_running_loop()
         sock = socket.socket(socket.AF_INET if len(address) == 2 else socket.AF_INET6, socket.SOCK_STREAM)
         try:
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             await loop.sock_connect(sock, address)
-            self._guard.check_peer(sock)
+            if tunnel:
+                await open_tunnel(sock, origin)
+            else:
+                self._guard.check_peer(sock)
             _, protocol = await loop.create_connection(
                 lambda: _Opening(owner, self._settings),
                 sock=sock,

@@ -23,6 +23,7 @@ class HttpClientSettings(msgspec.Struct, frozen=True):
     max_age_s: float = 300.0
     kept_body_bytes: int = KEPT_BODY_BYTES
     read_body_bytes: int = READ_BODY_BYTES
+    proxy: str = ""  # URL of an HTTP proxy, for hosts that have a name
 
 
 class DeliverySettings(HttpClientSettings, frozen=True):

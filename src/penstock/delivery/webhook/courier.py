@@ -12,6 +12,7 @@ from penstock.delivery.egress import AnyAddress, EgressGuard, Guard
 from penstock.delivery.errors import ConnectFailed, EgressRefused
 from penstock.delivery.http.answer import Answer
 from penstock.delivery.http.client import HttpClient
+from penstock.delivery.http.proxy import is_name
 from penstock.delivery.http.request import parse_target
 from penstock.delivery.http.settings import DeliverySettings
 from penstock.delivery.webhook.request import DeliveryRequest
@@ -30,6 +31,7 @@ class CourierSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     egress_allow: tuple[Network, ...] = ()
     egress_deny_ports: tuple[int, ...] = ()
+    egress_proxy: str = ""
     connect_timeout_s: float = 10.0
     http_version: HttpVersion = HttpVersion.HTTP_2
     encryption_keys: tuple[bytes, ...] = ()
@@ -63,9 +65,12 @@ class Courier:
         clock: Clock,
         secret_box: SecretBox | None = None,
         guard: Guard | None = None,
+        *,
+        is_proxied: bool = False,
     ) -> None:
         self._attempts = Attempts(client, clock)
         self._guard = guard
+        self._is_proxied = is_proxied
         self.breakers = breakers
         self.secret_box = secret_box or SecretBox()
         self._clock = clock
@@ -73,6 +78,8 @@ class Courier:
     async def refusal(self, url: str) -> str | None:
         """Return why the egress guard lets no delivery reach a target now; None if it does, or cannot tell soon."""
         origin = parse_target(url).origin
+        if self._is_proxied and is_name(origin.host):
+            return None
         with suppress(ConnectFailed, TimeoutError):
             async with asyncio.timeout(_LOOKUP_S):
                 try:
@@ -103,10 +110,13 @@ class Courier:
 async def open_courier(settings: CourierSettings, breakers: Breakers, clock: Clock) -> AsyncIterator[Courier]:
     """Return a courier with its own connections, behind the egress guard."""
     # Each subscription has its own timeout, which is shorter than the client's.
-    delivery = DeliverySettings(connect_timeout_s=settings.connect_timeout_s, http_version=settings.http_version)
+    delivery = DeliverySettings(
+        connect_timeout_s=settings.connect_timeout_s, http_version=settings.http_version, proxy=settings.egress_proxy
+    )
     guard = EgressGuard(settings.egress_allow, deny_ports=settings.egress_deny_ports)
     try:
         async with HttpClient(guard, delivery) as client:
-            yield Courier(client, breakers, clock, SecretBox(settings.encryption_keys), guard)
+            secrets = SecretBox(settings.encryption_keys)
+            yield Courier(client, breakers, clock, secrets, guard, is_proxied=bool(settings.egress_proxy))
     finally:
         guard.close()

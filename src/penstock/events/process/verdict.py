@@ -4,14 +4,11 @@
 |--------------------------------------|-----------|-----------------------------------------------------------------|
 | 2xx                                  | DELIVERED | COMPLETED                                                       |
 | 2xx with `"ack": false`              | DEFERRED  | PENDING after `delaySeconds`, 30 s without; no attempt is spent |
-| 429                                  | DEFERRED  | PENDING after Retry-After, 30 s without; no attempt is spent *  |
+| 429                                  | DEFERRED  | PENDING after Retry-After, 30 s without; no attempt is spent    |
 | none: its breaker is open            | DEFERRED  | PENDING until it half-opens; no attempt spent, nothing was sent |
 | 410                                  | REFUSED   | its subscription is paused, and it waits there; without: ERROR  |
 | 501, or the request is not possible  | REFUSED   | ERROR                                                           |
 | anything else, or no answer          | FAILED    | PENDING by the retry schedule; after its last delay ERROR       |
-
-* Twice as long after each deferral of the job, up to 30 s: the first jobs of many keys do not call an endpoint at its
-limit all the time.
 
 A job that would be tried again after its `expires_at` is EXPIRED instead.
 """
@@ -38,8 +35,6 @@ from penstock.domain.subscription import Subscription
 from penstock.events.store import Done, TryLater, Verdict
 
 _JITTER_SHARE = 0.2
-_LONGEST_AT_LIMIT_S = 30
-_MOST_DOUBLINGS = 5
 
 
 class Judgement(msgspec.Struct, frozen=True):
@@ -60,12 +55,7 @@ def judge(
             return Judgement(AttemptOutcome.DELIVERED, Done(JobStatus.COMPLETED))
         case MediationOutcome(error=CircuitOpen(retry_s=retry_s)):
             return Judgement(AttemptOutcome.DEFERRED, _later(job, now_ms + _spread_ms(retry_s, jitter)))
-        case MediationOutcome(error=RateLimited()):
-            delay_s = _grown_s(delivered.effective_delay_s, job)
-            if delay_s == delivered.delay_s:
-                jitter = 0.0
-            return Judgement(AttemptOutcome.DEFERRED, _later(job, now_ms + _spread_ms(delay_s, jitter)))
-        case MediationOutcome(error=Deferred()):
+        case MediationOutcome(error=Deferred() | RateLimited()):
             return Judgement(AttemptOutcome.DEFERRED, _later(job, now_ms + _deferral_ms(delivered, jitter)))
         case MediationOutcome(error=HttpError(status=HTTPStatus.GONE)) if subscription is not None:
             # Due at once, so that it is delivered as soon as the subscription is resumed.
@@ -81,12 +71,6 @@ def judge(
 def _deferral_ms(delivered: MediationOutcome, jitter: float) -> int:
     delay_s = delivered.effective_delay_s
     return delay_s * SECOND_MS if delivered.has_custom_delay else _spread_ms(delay_s, jitter)
-
-
-def _grown_s(delay_s: int, job: DispatchJob) -> int:
-    """Double a delay for each time that the job was deferred before, up to the longest; never shorten it."""
-    deferred = max(0, job.delivery_count - 1 - job.attempt_count)
-    return max(delay_s, min(_LONGEST_AT_LIMIT_S, delay_s << min(deferred, _MOST_DOUBLINGS)))
 
 
 def _spread_ms(delay_s: int, jitter: float) -> int:

@@ -274,6 +274,17 @@ def database_url() -> Kind[str]:
     return Kind("postgresql://USER:PASSWORD@HOST:PORT/NAME, or empty", check, check, mask_whole_url)
 
 
+def proxy_url() -> Kind[str]:
+    """Return the kind of the URL of an HTTP proxy, or none."""
+
+    def check(value: object) -> str:
+        return _require(
+            _line(value), lambda url: not url or re.fullmatch(r"http://[\w.-]+:[0-9]{1,5}/?", url) is not None
+        )
+
+    return Kind("http://HOST:PORT, or empty", check, check, str)
+
+
 def _line(value: object) -> str:
     if not isinstance(value, str):
         raise TypeError("not text")

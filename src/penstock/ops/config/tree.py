@@ -297,6 +297,12 @@ class EgressSettings:
         "Ports of this machine that deliveries never reach, whatever `egress.allow` opens. Those of the delivering "
         "process are always closed; `penstock up` closes those of all its parts.",
     )
+    proxy: str = setting(
+        "",
+        kinds.proxy_url(),
+        "HTTP proxy through which webhooks leave to hosts that have a name; it resolves the name and decides which "
+        "networks are reached. Addresses and localhost are connected to directly.",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
