@@ -73,8 +73,9 @@ def test_the_overview_tells_what_was_delivered(site: Site, page: Page) -> None:
     receiver = site.receiver()
     subscription = site.subscribe(receiver)
     expect(page.get_by_text("live", exact=True)).to_be_visible()
-    # The page measures from its second look on, and only the last ten seconds.
-    while re.fullmatch("[–0]", page.locator("#throughput .value").inner_text()):
+    # The page measures from its second look on, and only the last ten seconds; before, it shows what was stored.
+    value, note = page.locator("#throughput .value"), page.locator("#throughput .note")
+    while note.inner_text() != "last 10 seconds" or re.fullmatch("[–0]", value.inner_text()):
         site.publish(subscription, *range(10))
         page.wait_for_timeout(500)
     site.wait(lambda: set(site.statuses(subscription)) == {"COMPLETED"})
@@ -443,6 +444,7 @@ def test_a_subscription_is_made_tested_paused_and_given_a_new_secret(
     block.get_by_role("link", name="made-here").click()
     press(page, "Delete…")
     answer(page, "Delete made-here", receiver.url)
+    expect(page).to_have_url(re.compile(r"#/subscriptions$"))
     expect(block).to_have_count(0)
 
     opened(page, "changes")
