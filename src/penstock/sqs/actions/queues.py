@@ -81,6 +81,7 @@ async def get_queue_attributes(
 ) -> GetQueueAttributesResponse:
     """Return the requested attributes of a queue."""
     queue = service.of_url(caller, request.queue_url)
+    await queue.read_first()
     oldest_age_s = await _oldest_age_s(service, queue) if OLDEST_AGE in request.attribute_names else None
     live = msgspec.structs.replace(live_counters(service, queue), oldest_age_s=oldest_age_s)
     return GetQueueAttributesResponse(shown(queue.attributes, request.attribute_names, live, admin=caller.admin))

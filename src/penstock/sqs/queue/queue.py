@@ -208,10 +208,16 @@ class SqsQueue:
 
     async def _page_in(self) -> bool:
         """Read on in the partitions whose window is used up; return False if there was nothing to read."""
-        wanting = [partition for partition in self.partitions if partition.queue.wants_page()]
-        if not wanting:
+        return await self._read([partition for partition in self.partitions if partition.queue.wants_page()])
+
+    async def read_first(self) -> None:
+        """Read the first messages after a start: until then it is not known which of them are delayed."""
+        await self._read([each for each in self.partitions if not each.queue.engine.held and each.queue.wants_page()])
+
+    async def _read(self, partitions: Sequence[QueuePartition]) -> bool:
+        if not partitions:
             return False
-        return any(await asyncio.gather(*(partition.shell.page_in(partition.queue) for partition in wanting)))
+        return any(await asyncio.gather(*(partition.shell.page_in(partition.queue) for partition in partitions)))
 
     def is_ready(self) -> bool:
         """Return whether a receive may find a message, in memory or in the store."""
