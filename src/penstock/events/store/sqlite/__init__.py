@@ -102,6 +102,8 @@ class SqliteDatabase:
 
     async def open(self, now_ms: int) -> None:
         """Create or migrate the tables."""
+        if self._thread is not None:
+            raise DatabaseFailed(f"the database {self._path} is open already")
         loop = asyncio.get_running_loop()
         try:
             self._writer = await loop.run_in_executor(self._reading, self._migrated)
