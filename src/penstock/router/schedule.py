@@ -19,17 +19,18 @@ Pause = Callable[[float], Awaitable[None]]
 
 
 class PeriodicTask(msgspec.Struct, frozen=True):
-    """A task and its interval."""
+    """A task and its interval. `always`: it also runs at once, and while the router is not ready."""
 
     name: str
     every_s: float
     work: Callable[[], Awaitable[None]]
+    always: bool = False
 
 
 class TaskSchedule:
     """Runs tasks until it is cancelled; a task that fails is logged and runs again after its interval.
 
-    Tasks are skipped until `is_ready`. The interval is counted from a task's end, so that it never overlaps itself.
+    Tasks are skipped until `is_ready`, except those that always run. The interval is counted from a task's end, so that it never overlaps itself.
     """
 
     def __init__(self, tasks: tuple[PeriodicTask, ...], is_ready: Callable[[], bool], pause: Pause) -> None:
@@ -44,14 +45,19 @@ class TaskSchedule:
                 group.create_task(self._repeat(task), name=task.name)
 
     async def _repeat(self, task: PeriodicTask) -> None:
+        if task.always:
+            await self._run_once(task)
         while True:
             await self._pause(task.every_s)
-            if not self._is_ready():
-                continue
-            try:
-                await task.work()
-            except Exception:
-                log.exception("a periodic task failed", extra={"task": task.name})
+            await self._run_once(task)
+
+    async def _run_once(self, task: PeriodicTask) -> None:
+        if not (task.always or self._is_ready()):
+            return
+        try:
+            await task.work()
+        except Exception:
+            log.exception("a periodic task failed", extra={"task": task.name})
 
 
 class PeriodicWork(Protocol):
@@ -76,5 +82,6 @@ def router_tasks(router: PeriodicWork) -> tuple[PeriodicTask, ...]:
         PeriodicTask("monitor", MONITOR_S, router.restart_unhealthy_consumers),
         PeriodicTask("clean-up", CLEAN_UP_S, router.clean_up_drained),
         PeriodicTask("leaks", LEAK_CHECK_S, router.check_for_leaks),
-        PeriodicTask("tick", TICK_S, router.tick),
+        # Or a process that is stopped before its first tick takes that time for the silence of its queues.
+        PeriodicTask("tick", TICK_S, router.tick, always=True),
     )

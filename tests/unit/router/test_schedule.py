@@ -47,6 +47,19 @@ async def test_nothing_runs_before_the_router_is_ready() -> None:
         await running
 
 
+async def test_a_task_that_always_runs_does_so_at_once_and_before_the_router_is_ready() -> None:
+    time, work = VirtualPauses(VirtualClock()), Counted(fails=True)
+    task = PeriodicTask("t", 10, work.work, always=True)
+    running = asyncio.create_task(TaskSchedule((task,), lambda: False, time.pause).run())
+    await settle()
+    assert work.runs == 1
+    await time.advance(20)
+    assert work.runs == 3
+    running.cancel()
+    with suppress(asyncio.CancelledError):
+        await running
+
+
 async def test_a_task_that_takes_long_does_not_run_twice_at_once() -> None:
     time, work = VirtualPauses(VirtualClock()), Counted()
     work.open.clear()
