@@ -1,6 +1,8 @@
 """How far a property is searched: a little by `make test`, further by `make test-long`, furthest by `make test-all`.
 
-`HYPOTHESIS_PROFILE` names one of the profiles. Simulations start at another seed every day and with every commit.
+`HYPOTHESIS_PROFILE` names one of the profiles. Simulations start at another seed every day and with every commit, and
+Hypothesis tries other examples each time, unless `SEARCH_SEED` is set: CI sets it, so that a change is judged by what it
+changed, and what a search finds by chance is found by those who search.
 """
 
 import os
@@ -22,7 +24,8 @@ def load_profile() -> None:
     """Make Hypothesis search as far as the environment says."""
     for name, most in MOST_EXAMPLES.items():
         # No deadline: a busy machine is not a bug. The blob lets a failure be replayed on another machine.
-        settings.register_profile(name, deadline=None, print_blob=True, max_examples=most)
+        repeats = "SEARCH_SEED" in os.environ
+        settings.register_profile(name, deadline=None, print_blob=True, max_examples=most, derandomize=repeats)
     settings.load_profile(_profile())
 
 
@@ -37,7 +40,9 @@ def _profile() -> str:
 
 @cache
 def first_seed() -> int:
-    """Another one for each day and commit, so that every run searches elsewhere."""
+    """`SEARCH_SEED`, else another one for each day and commit, so that every run searches elsewhere."""
+    if fixed := os.environ.get("SEARCH_SEED"):
+        return int(fixed)
     commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=_ROOT, capture_output=True, text=True, check=False).stdout
     today = datetime.now(UTC).date().isoformat()
     return int.from_bytes(sha256(f"{today} {commit}".encode()).digest()[:4])
