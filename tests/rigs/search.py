@@ -1,8 +1,8 @@
 """How far a property is searched: a little by `make test`, further by `make test-long`, furthest by `make test-all`.
 
 `HYPOTHESIS_PROFILE` names one of the profiles. Simulations start at another seed every day and with every commit, and
-Hypothesis tries other examples each time, unless `SEARCH_SEED` is set: CI sets it, so that a change is judged by what it
-changed, and what a search finds by chance is found by those who search.
+Hypothesis tries other examples each time, unless `SEARCH_SEED` is set: CI sets it, so that a change is judged by what
+it changed, and not by what a search happened upon.
 """
 
 import os
