@@ -30,8 +30,8 @@ class PeriodicTask(msgspec.Struct, frozen=True):
 class TaskSchedule:
     """Runs tasks until it is cancelled; a task that fails is logged and runs again after its interval.
 
-    Tasks are skipped until `is_ready`, except those that always run. The interval is counted from a task's end, so that it
-    never overlaps itself.
+    Tasks are skipped until `is_ready`, except those that always run. The interval is counted from a task's end, so that
+    it never overlaps itself.
     """
 
     def __init__(self, tasks: tuple[PeriodicTask, ...], is_ready: Callable[[], bool], pause: Pause) -> None:
