@@ -90,7 +90,7 @@ async def serve_node(
     membership = NodeMembership(node.database, PART, node.ttl_s)
     shards, secret = await _found_or_created(membership, node)
     hops = Hops(secret, membership.clock)
-    async with HttpClient(AnyAddress(), own_part_settings(2 * HOP_S, _MAX_ANSWER_BYTES)) as client:
+    async with HttpClient(AnyAddress(), own_part_settings(HOP_S, _MAX_ANSWER_BYTES)) as client:
         owners = Owners(membership, client, hops)
         front = NodeFront(settings.service, clock, ids, membership, owners, hops, shards)
 
