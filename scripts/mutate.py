@@ -3,7 +3,7 @@
     .venv/bin/python scripts/mutate.py --sample 100 --seed 7 src/penstock/domain src/penstock/router
 
 Each change is made in a copy of `src`; the tests that concern its module run against the copy: those of its folder in
-`tests/unit`, then those that the specification names beside it or that import it, where they need no service.
+`tests/unit`, then those that the specification names beside it or that import it, where they need no other service.
 """
 
 import argparse
@@ -21,6 +21,8 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[1]
 UNIT_TESTS = {"domain": "domain", "router": "router", "queues": "queues", "events": "events", "delivery": "delivery"}
 WITHOUT_SERVICES = ("unit", "property")
+NAMED = (*WITHOUT_SERVICES, "protocol")
+PROMISES = "tests/unit/project/test_promised_numbers.py"
 HISTORIES = "tests/simulation/test_router_simulation.py::test_every_promise_holds[(0, 10)]"
 MOST_S = 120
 OTHER: dict[type[ast.cmpop], type[ast.cmpop]] = {
@@ -90,7 +92,7 @@ def _changes(node: ast.expr) -> Iterator[str]:
 def tests_of(path: Path) -> list[list[str]]:
     """Return the tests that concern a module, the likeliest first."""
     module = path.relative_to(ROOT / "src").with_suffix("")
-    own = [f"tests/unit/{folder}" for part, folder in UNIT_TESTS.items() if part in module.parts]
+    own = [PROMISES, *(f"tests/unit/{folder}" for part, folder in UNIT_TESTS.items() if part in module.parts)]
     rules = [
         rule
         for page in (ROOT / "docs/specification").glob("*.md")
@@ -99,11 +101,12 @@ def tests_of(path: Path) -> list[list[str]]:
     ]
     others = [
         str(test.relative_to(ROOT))
-        for folder in WITHOUT_SERVICES
+        for folder in NAMED
         for test in sorted((ROOT / "tests" / folder).rglob("test_*.py"))
-        if str(test.relative_to(ROOT)) in "".join(rules) or ".".join(module.parts) in test.read_text()
+        if str(test.relative_to(ROOT)) in "".join(rules)
+        or (folder in WITHOUT_SERVICES and ".".join(module.parts) in test.read_text())
     ]
-    further = [test for test in others if not any(test.startswith(f"{folder}/") for folder in own)]
+    further = [test for test in others if not any(test == each or test.startswith(f"{each}/") for each in own)]
     histories = [[HISTORIES]] if {"router", "domain"} & set(module.parts) else []
     return [tests for tests in (own, further, *histories) if tests]
 
