@@ -63,6 +63,7 @@ NUMBERS = {
     "a nack is 30 s": (outcome.DEFAULT_DELAY_S, 30),
     "a cascaded one 10 s": (outcome.FAST_FAIL_DELAY_S, 10),
     "a delay is 12 hours at most": (outcome.MAX_DELAY_S, 43_200),
+    "a success is a 200": (outcome.SUCCESS.status, 200),
     # Pools
     "a pool has room for 20 per permit": (pool.CAPACITY_PER_PERMIT, 20),
     "and for 50 at least": (pool.MIN_CAPACITY, 50),
