@@ -109,6 +109,14 @@ def test_policies_are_not_enforced(memory_sqs: SqsServer, make_queue: MakeQueue)
     )
 
 
+@pytest.mark.parametrize("version", ["2012-11-05", "2008-01-01", "2026-01-01", "latest", ""])
+def test_the_version_of_a_request_is_not_looked_at(memory_sqs: SqsServer, make_queue: MakeQueue, version: str) -> None:
+    name = make_queue(memory_sqs.anyone).rpartition("/")[2]
+    answer = memory_sqs.http("GET", f"/?Action=GetQueueUrl&QueueName={name}&Version={version}")
+    assert answer.status == 200
+    assert b"http://queue.amazonaws.com/doc/2012-11-05/" in answer.body
+
+
 def test_numbers_are_kept_as_they_are(memory_sqs: SqsServer, make_queue: MakeQueue) -> None:
     client = memory_sqs.anyone
     url = make_queue(client)
