@@ -4,6 +4,7 @@ import json
 import re
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import boto3  # type: ignore[import-untyped]
 import pytest
@@ -47,6 +48,10 @@ def test_changes_take_effect_at_once(sqs: SqsServer, make_queue: MakeQueue) -> N
     assert [len(receive(client, url)) for _ in range(3)] == [1, 1, 1]
     with pytest.raises(ClientError, match="must be shorter than 1024 bytes"):
         client.send_message(QueueUrl=url, MessageBody="x" * 1025)
+    client.purge_queue(QueueUrl=url)
+    assert (receive(client, url), counts(client, url)) == ([], (0, 0, 0))
+    client.send_message(QueueUrl=url, MessageBody="sent at once after the purge")
+    assert counts(client, url) == (1, 0, 0)
     client.delete_queue(QueueUrl=url)
     with pytest.raises(client.exceptions.QueueDoesNotExist):
         client.send_message(QueueUrl=url, MessageBody="x")
@@ -86,6 +91,23 @@ def test_no_quota(memory_sqs: SqsServer, make_queue: MakeQueue) -> None:
     for number in range(700):
         client.send_message(QueueUrl=url, MessageBody=str(number), MessageGroupId="g")
     assert counts(client, url) == (700, 0, 0)
+
+
+def test_ids_and_handles_are_numbers(memory_sqs: SqsServer, make_queue: MakeQueue) -> None:
+    client = memory_sqs.anyone
+    url = make_queue(client)
+    ids = [client.send_message(QueueUrl=url, MessageBody="x")["MessageId"] for _ in range(100)]
+    assert len({UUID(each) for each in ids}) == 100
+    assert ids == sorted(ids)
+    handles = [receive(client, url, 1)[0]["ReceiptHandle"] for _ in range(100)]
+    assert len(set(handles)) == 100
+    assert handles == sorted(handles)
+
+
+@pytest.mark.parametrize("method", ["GET", "PUT", "POST"])
+def test_the_json_protocol_by_any_method(memory_sqs: SqsServer, method: str) -> None:
+    answer = memory_sqs.http(method, "/", "{}", {"X-Amz-Target": "AmazonSQS.ListQueues"})
+    assert (answer.status, answer.headers["content-type"]) == (200, "application/x-amz-json-1.0")
 
 
 def test_a_receive_has_at_most_a_mebibyte(memory_sqs: SqsServer, make_queue: MakeQueue) -> None:
