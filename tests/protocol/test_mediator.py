@@ -244,9 +244,9 @@ async def test_each_of_many_requests_at_once_gets_its_own_answer(rig: Rig, recei
 
 async def test_no_answer_in_time_is_a_timeout(receiver: RecordingReceiver) -> None:
     receiver.script(Reply(ending=Ending.HANG))
-    async with mediator_rig(DeliverySettings(request_timeout_s=0.2)) as rig:
+    async with mediator_rig(DeliverySettings(request_timeout_s=2.0)) as rig:
         outcome = await rig.deliver(receiver.url)
-        assert outcome == MediationOutcome(MediationResult.ERROR_PROCESS, error=Timeout(0.2))
+        assert outcome == MediationOutcome(MediationResult.ERROR_PROCESS, error=Timeout(2.0))
         assert (await rig.deliver(receiver.url)).result is MediationResult.SUCCESS
 
 
