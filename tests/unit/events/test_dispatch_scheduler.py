@@ -485,6 +485,20 @@ def test_a_stale_poll_takes_no_more_than_its_number() -> None:
     on(story)
 
 
+def test_the_search_for_lost_jobs_goes_through_the_pools_a_few_at_a_time() -> None:
+    async def story(rig: SchedulerRig) -> None:
+        settings = SchedulerSettings(stale_after_s=100, stale_batch_size=1)
+        ids = await rig.make_all([rig.new_job(f"g{number}", pool=f"pool-{number}") for number in range(3)])
+        scheduler = rig.start(settings=settings)
+        await queued(rig, 3)
+        rig.queue.lose_all()
+        await asyncio.sleep(130 + 2 * settings.stale_poll_s)
+        assert rig.queue.ids[3:] == ids
+        assert scheduler.counts.errors == 0
+
+    on(story)
+
+
 def test_a_job_that_keeps_coming_back_is_published_ever_more_rarely_and_delays_nobody() -> None:
     async def story(rig: SchedulerRig) -> None:
         rig.start()
