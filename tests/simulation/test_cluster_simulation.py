@@ -16,6 +16,8 @@ from tests.cluster.simulated.world import simulate_cluster
 from tests.rigs.search import search_seeds, seed_chunks
 
 CHUNKS = seed_chunks(4, int(os.environ.get("SIMULATED_CLUSTER_SEEDS", "200")), chunk=2, long_chunk=20)
+# A node got a shard back, and gave a new lease the number of one that it had continued.
+EVER_FAILED = (3_100_000_005,)
 FOUND_WITHIN = 20
 
 
@@ -30,6 +32,11 @@ def no_logs() -> Iterator[None]:
 @pytest.mark.parametrize("chunk", CHUNKS, ids=str)
 def test_every_promise_holds(chunk: tuple[int, int]) -> None:
     search_seeds(simulate_cluster, chunk, "python -m tests.cluster.simulated")
+
+
+@pytest.mark.parametrize("seed", EVER_FAILED)
+def test_a_seed_that_failed_once_holds(seed: int) -> None:
+    assert simulate_cluster(seed).receipts
 
 
 def test_a_seed_repeats() -> None:
