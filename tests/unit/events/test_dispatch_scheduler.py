@@ -19,7 +19,7 @@ from penstock.events.store.repository.lanes import LaneOwner
 from penstock.queues.errors import InvalidPublication
 from penstock.testing.virtual_loop import LoopClock, run_virtual
 from tests.rigs.jobs import unlimited
-from tests.rigs.scheduler import BLOCK, ENDPOINT, IMMEDIATE, NEXT, PlainTokens, SchedulerRig, comes_true
+from tests.rigs.scheduler import BLOCK, ENDPOINT, IMMEDIATE, NEXT, PlainTokens, SchedulerRig, comes_true, moment
 
 POLL_S = SchedulerSettings().poll_interval_s
 CLAIM_S = SchedulerSettings().claim_lease_s
@@ -49,9 +49,10 @@ async def queued(rig: SchedulerRig, count: int, within_s: float = 60.0) -> None:
 
 
 async def has_status(rig: SchedulerRig, job_id: str, status: JobStatus) -> None:
+    since_s = now_s()
     async with asyncio.timeout(60):
-        while await rig.status(job_id) is not status:  # noqa: ASYNC110  virtual time costs nothing
-            await asyncio.sleep(0.001)
+        while await rig.status(job_id) is not status:
+            await moment(since_s)
 
 
 # Life cycle
