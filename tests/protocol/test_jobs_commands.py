@@ -343,7 +343,7 @@ async def test_a_test_event_tells_by_its_exit_code_whether_it_was_accepted(recei
     def try_out() -> None:
         name, _ = subscribed(receiver.url)
         assert "fine" in run("subscriptions", "test", name).stdout
-        assert "answered 500" in run("subscriptions", "test", name, code=1).stdout
+        assert "answered 500: no" in run("subscriptions", "test", name, code=1).stdout
         shown = json.loads(run("subscriptions", "test", name, "--json").stdout)
         assert (shown["delivered"], shown["statusCode"]) == (True, 200)
 
