@@ -369,7 +369,13 @@ def test_a_subscription_gets_a_token_and_a_certificate() -> None:
     oauth2 = ("--oauth2-url", ISSUER, "--oauth2-client", "me", "--oauth2-secret", "-", "--oauth2-scope", "events")
     made = run("subscriptions", "create", name, *more, *oauth2, stdin="hunter2\n").stdout
     shown = json.loads(made)["subscription"]
-    assert shown["oauth2"] == {"tokenUrl": ISSUER, "clientId": "me", "clientSecret": "***", "scope": "events"}
+    assert shown["oauth2"] == {
+        "tokenUrl": ISSUER,
+        "clientId": "me",
+        "clientSecret": "***",
+        "scope": "events",
+        "audience": "",
+    }
     assert shown["clientCertificate"]["subject"] == "CN=penstock"
     update = ("subscriptions", "update", name, "--json")
     changed = json.loads(run(*update, "--no-oauth2", "--client-cert", "cert.pem", "--client-key", "key.pem").stdout)
