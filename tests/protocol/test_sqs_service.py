@@ -24,8 +24,13 @@ from penstock.sqs.metrics import MAX_QUEUE_LABELS, OTHER
 from penstock.sqs.model import (
     ChangeMessageVisibilityRequest,
     CreateQueueRequest,
+    DeleteMessageBatchRequest,
+    DeleteMessageBatchRequestEntry,
+    DeleteMessageRequest,
     QueueUrlRequest,
     ReceiveMessageRequest,
+    SendMessageBatchRequest,
+    SendMessageBatchRequestEntry,
     SendMessageRequest,
     StartMessageMoveTaskRequest,
 )
@@ -192,6 +197,42 @@ async def test_a_send_that_the_store_refuses_fails_and_leaves_nothing(tmp_path: 
         touchy.refuse = False
         await rig.send(url, "kept")
         assert await rig.receive(url) == 1
+
+
+@pytest.mark.parametrize("name", ["q", "q.fifo"])
+@pytest.mark.parametrize("action", ["DeleteMessage", "DeleteMessageBatch", "SendMessageBatch"])
+async def test_nothing_is_successful_that_the_store_refuses(tmp_path: Path, name: str, action: str) -> None:
+    async with AsyncExitStack() as stack:
+        store = TouchyStore(tmp_path / "home.db")
+        rig = await opened(stack, {"": store})
+        more = {"FifoQueue": "true"} if name.endswith(".fifo") else {}
+        url = await rig.create(name, **more)
+        await rig.send(url, "g")
+        (message,) = (await rig.act("ReceiveMessage", ReceiveMessageRequest(url))).messages
+        request = {
+            "DeleteMessage": DeleteMessageRequest(url, message.receipt_handle),
+            "DeleteMessageBatch": DeleteMessageBatchRequest(
+                url, [DeleteMessageBatchRequestEntry("a", message.receipt_handle)]
+            ),
+            "SendMessageBatch": SendMessageBatchRequest(
+                url,
+                [
+                    SendMessageBatchRequestEntry(
+                        "a", "lost", message_group_id="h", message_deduplication_id="d" if more else None
+                    )
+                ],
+            ),
+        }[action]
+        store.refuse = True
+        with pytest.raises(StoreFailed):
+            await rig.act(action, request)
+        store.refuse = False
+        live = live_counters(rig.service, rig.service.queues[name])
+        assert (live.visible, live.not_visible) == (0, 1)
+        answer = await rig.act(action, request)
+        assert not getattr(answer, "failed", [])
+        live = live_counters(rig.service, rig.service.queues[name])
+        assert (live.visible, live.not_visible) == ((1, 1) if action == "SendMessageBatch" else (0, 0))
 
 
 @pytest.mark.parametrize("timeout_s", [0, 5])
