@@ -17,11 +17,12 @@ from penstock.ops.config import JobsOptions
 from penstock.ops.telemetry import Metrics
 from penstock.spark.database import SparkDatabase
 from penstock.testing.clock import VirtualClock
-from penstock.testing.receiver import RecordingReceiver
+from penstock.testing.receiver import RecordingReceiver, Reply
 from tests.rigs.dispatch import SECRET, DispatchRig, dispatch_rig
 from tests.rigs.job_database import Connect, fetch
 from tests.rigs.made_jobs import dispatch_job
 from tests.rigs.penstock_process import Machine
+from tests.rigs.tls import certificate_and_key
 
 OLD, NEW = b"1" * 32, b"2" * 32
 HEADERS = {"x-api-key": "hunter2-hunter2"}
@@ -91,6 +92,26 @@ async def test_a_job_whose_key_is_gone_fails_and_says_which_key(database: SparkD
         (attempt, *_) = await rig.attempts(job_id)
         assert f"a secret of job {job_id} is encrypted with key" in attempt["error"]
         assert rig.receiver.requests == []
+
+
+async def test_what_endpoints_are_shown_is_encrypted_too(database: SparkDatabase, connect: Connect) -> None:
+    public, private = (text.decode() for text in certificate_and_key("ours"))
+    token = Reply(body=b'{"access_token":"t1","token_type":"bearer"}')
+    async with RecordingReceiver(token) as issuer, dispatch_rig(connect(), encryption_keys=(OLD,)) as rig:
+        oauth2 = {"tokenUrl": issuer.url, "clientId": "penstock", "clientSecret": "hunter2-hunter2"}
+        await rig.subscribe(oauth2=oauth2)
+        pem = {"certificate": public, "privateKey": private}
+        body = {"name": "erp", "pattern": "erp:**", "target": "https://erp.example/", "clientCertificate": pem}
+        assert (await rig.ask("POST", f"{V1}/subscriptions", body)).status == 200
+        await rig.publish()
+        await rig.dispatch_all()
+        assert rig.receiver.requests[-1].headers["authorization"] == "Bearer t1"
+        kept = str(fetch(database, "SELECT definition FROM subscriptions"))
+        opened = [SecretBox((OLD,)).opened(each) for each in await rig.repository.list_subscriptions()]
+    assert kept.count(SEALED) == 4
+    assert "hunter2" not in kept
+    assert "PRIVATE KEY" not in kept
+    assert [each.client_certificate.private_key for each in opened if each.client_certificate] == [private]
 
 
 async def test_a_private_key_is_stored_encrypted_and_shown_to_no_one(database: SparkDatabase, connect: Connect) -> None:

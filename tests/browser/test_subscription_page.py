@@ -12,6 +12,7 @@ from penstock.cli.app import app
 from tests.browser.site import Site
 from tests.browser.test_pages import answer, failing, opened, press
 from tests.rigs.penstock_process import ServedPart
+from tests.rigs.tls import certificate_and_key
 
 pytestmark = [pytest.mark.xdist_group("browser")]
 
@@ -128,6 +129,44 @@ def test_everything_that_the_command_line_changes_is_edited(site: Site, page: Pa
     assert changed["headers"] == {"x-shop": "***", "x-more": "***"}
     assert changed["filter"] == [{"attribute": "region", "values": ["eu", "uk"]}]
     expect(page.get_by_label("Settings")).to_contain_text("dead letters to graveyard")
+
+
+def test_an_endpoint_gets_a_token_and_a_certificate(site: Site, page: Page, complaints: list[str]) -> None:
+    public, private = (text.decode() for text in certificate_and_key("ours"))
+    subscription = site.subscribe(site.receiver(), target="https://erp.example/hook")
+    opened(page, f"subscriptions/{subscription['id']}")
+    press(page, "Edit…")
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_text("More", exact=True).click()
+    dialog.get_by_label("OAuth2: where tokens are fetched").fill("https://id.example/token")
+    dialog.get_by_label("OAuth2 client id").fill("penstock")
+    dialog.get_by_label("OAuth2 client secret").fill("hunter2")
+    dialog.get_by_label("Client certificate, PEM").fill(public)
+    dialog.get_by_label("Its private key, PEM").fill(private)
+    answer(page, "Save")
+    path = f"/api/v1/subscriptions/{subscription['id']}"
+    changed = site.get(path)
+    assert changed["oauth2"] == {"tokenUrl": "https://id.example/token", "clientId": "penstock", "clientSecret": "***"}
+    assert changed["clientCertificate"]["subject"] == "CN=ours"
+    settings = page.get_by_label("Settings")
+    expect(settings).to_contain_text(
+        "OAuth2 token of https://id.example/token · client certificate of CN=ours, until 20"
+    )
+
+    press(page, "Edit…")
+    expect(dialog.get_by_label("OAuth2 client secret")).to_have_value("***")
+    dialog.get_by_label("OAuth2 scope").fill("events")
+    answer(page, "Save")
+    expect(settings).to_contain_text("client certificate of CN=ours")
+    assert site.get(path)["oauth2"]["scope"] == "events"
+
+    press(page, "Edit…")
+    for label in ("where tokens are fetched", "client id", "client secret", "scope"):
+        dialog.get_by_label(f"OAuth2{':' if label.startswith('where') else ''} {label}").fill("")
+    dialog.get_by_label("Show no client certificate any more").check()
+    answer(page, "Save")
+    expect(settings).not_to_contain_text("OAuth2")
+    assert (site.get(path)["oauth2"], site.get(path)["clientCertificate"]) == (None, None)
 
 
 def test_a_leaked_secret_stops_signing_at_once(site: Site, page: Page) -> None:

@@ -167,7 +167,7 @@ class TestLostBetweenCalls:
 
 @pytest.fixture
 def brief_lease(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(postgres_lease, "LEASE_S", 0.5)
+    monkeypatch.setattr(postgres_lease, "LEASE_S", 3.0)
 
 
 @pytest.mark.usefixtures("brief_lease")

@@ -364,6 +364,18 @@ async def test_an_endpoint_that_fails_too_often_is_left_alone_for_a_while(rig: D
     assert len(rig.receiver.requests) == 11
 
 
+async def test_the_answer_says_that_the_breaker_refuses_the_whole_subscription(rig: DispatchRig) -> None:
+    await rig.subscribe(retryDelaysS=[1000], mode="IMMEDIATE")
+    rig.receiver.script(*[FAILURE] * 10)
+    for number in range(11):
+        await rig.publish(number)
+    queued = await rig.queue_all()
+    answers = [await rig.processed(job_id) for job_id in queued]
+
+    assert answers[:10] == [{"ack": True}] * 10
+    assert answers[10] == {"ack": True, "holdSeconds": 5}
+
+
 # Order
 
 

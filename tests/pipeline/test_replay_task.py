@@ -17,6 +17,7 @@ from penstock.domain.outcome import SUCCESS, AttemptOutcome
 from penstock.domain.pointer import DispatchMode
 from penstock.domain.replay import REPLAY_HEADER, Replay, ReplayAttempt, ReplayProgress, copy_id
 from penstock.domain.signing import Signature, verify
+from penstock.domain.subscription import OAuth2Client
 from penstock.events.errors import ReplayTakenOver
 from penstock.events.store.repository.replays import ReplayLoad, ReplayPart, Replays
 from penstock.history.replay.delivery import AT_ONCE, NOTHING, JobDelivery, OutcomeWriter
@@ -160,6 +161,17 @@ async def test_the_egress_guard_is_on(rig: ReplayRig) -> None:
         assert receiver.requests == []
         attempts = await asyncio.to_thread(rig.attempts, replay)
         assert all("may not be reached" in (made.attempt.error or "") for made in attempts)
+
+
+async def test_a_replay_carries_the_token_of_the_subscription(rig: ReplayRig) -> None:
+    token = Reply(body=b'{"access_token":"t1","token_type":"bearer"}')
+    async with RecordingReceiver() as receiver, RecordingReceiver(token) as issuer:
+        oauth2 = OAuth2Client(token_url=issuer.url, client_id="penstock", client_secret="x")
+        job_ids = await prepared(rig, receiver, "abc", oauth2=oauth2)
+        replay = await begun(rig)
+        assert await done(rig, replay, in_chunks(iter(job_ids), 250)) == ReplayProgress(done=3)
+    assert {request.headers["authorization"] for request in receiver.requests} == {"Bearer t1"}
+    assert len(issuer.requests) == 1
 
 
 async def test_a_paused_subscription_gets_nothing(rig: ReplayRig) -> None:

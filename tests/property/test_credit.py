@@ -95,6 +95,17 @@ def test_a_pool_that_ends_nothing_gets_nothing_more_and_is_looked_at_again() -> 
     assert len(counted) == 3
 
 
+def test_a_pool_rests_until_a_quarter_of_its_credit_is_back() -> None:
+    stream = AwakeStream("p", "s")
+
+    def granted(on_their_way: int) -> dict[AwakeStream, int]:
+        book = CreditBook(fixed=CreditLimits(shared=False))
+        return book.grants([stream], 0, lambda _: [("p", "s", on_their_way)], dict)
+
+    assert granted(150) == {stream: 50}
+    assert granted(151) == {}
+
+
 def test_the_limits_are_read_again_for_a_pool_that_is_new_as_it_may_be_shared() -> None:
     reads: list[dict[str, CreditLimits]] = [
         {"old": CreditLimits(shared=False)},

@@ -28,6 +28,7 @@ from penstock.testing.receiver import RecordingReceiver, Reply
 from tests.rigs.dispatch import request
 from tests.rigs.http_endpoints import RawServer
 from tests.rigs.penstock_process import ApiProcess
+from tests.services.server_process import free_port
 
 UNKNOWN = "0HZXEQ5Y8JY5Z"
 TOKEN = "the token of the API"
@@ -328,6 +329,13 @@ async def test_what_must_not_happen_twice_is_not_repeated(kind: str) -> None:
         with pytest.raises(NoAnswer, match="it may have taken effect"):
             await penstock.subscribe("billing", "orders:**", "https://a.example")
     assert flaky.requests == ["POST /api/v1/subscriptions"]
+
+
+async def test_what_was_never_sent_has_no_effect(kind: str) -> None:
+    async with client(kind, f"http://127.0.0.1:{free_port()}") as penstock:
+        with pytest.raises(NoAnswer, match=r"refused|Connect call failed") as raised:
+            await penstock.subscribe("billing", "orders:**", "https://a.example")
+    assert "taken effect" not in raised.value.message
 
 
 async def test_a_connection_that_the_server_will_close_is_not_used_again(kind: str) -> None:

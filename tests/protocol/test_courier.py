@@ -62,14 +62,14 @@ async def test_what_a_subscriber_does_wrong_is_told_and_nothing_is_raised() -> N
     async with RecordingReceiver() as receiver, HttpClient(guard, DeliverySettings()) as client:
         receiver.script(Reply(ending=Ending.CUT), Reply(ending=Ending.HANG), Reply(200, b"\xff" * 5000))
         courier = Courier(client, Breakers(clock), clock)
-        hasty = Subscription(id="s", name="n", pattern="**", target=receiver.url, timeout_s=0.3)
+        hasty = Subscription(id="s", name="n", pattern="**", target=receiver.url, timeout_s=2.0)
         job = dispatch_job(target=receiver.url)
         patient, impatient = (delivery_request(job, None, whose, NOW_MS) for whose in (None, hasty))
         cut, hung, odd = [await courier.deliver(each) for each in (patient, impatient, patient)]
     guard.close()
 
     assert isinstance(cut.outcome.error, NetworkError)
-    assert hung.outcome.error == Timeout(0.3)
+    assert hung.outcome.error == Timeout(2.0)
     assert odd.outcome.result is MediationResult.SUCCESS
     assert odd.response == "\N{REPLACEMENT CHARACTER}" * 2000
 

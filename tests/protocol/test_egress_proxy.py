@@ -1,16 +1,19 @@
 """Deliveries through a proxy: a real one that opens tunnels, in front of endpoints with and without TLS."""
 
 import asyncio
+from base64 import b64encode
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from ipaddress import ip_network
 
 import pytest
+from typer.testing import CliRunner
 
+from penstock.cli.app import app
 from penstock.delivery.breakers import Breakers
 from penstock.delivery.egress import EgressGuard, SocketAddress
 from penstock.delivery.http.client import HttpClient
-from penstock.delivery.http.proxy import is_name
+from penstock.delivery.http.proxy import is_name, proxy_of
 from penstock.delivery.http.settings import DeliverySettings
 from penstock.delivery.webhook.courier import Courier, WebhookDelivery
 from penstock.delivery.webhook.request import delivery_request
@@ -31,8 +34,11 @@ EVENT = StoredEvent(id="0HZXEQ5Y8JY00", source="/shop", type="orders:created", r
 class TunnelProxy:
     """Opens tunnels to ports of this machine, whatever the name."""
 
-    def __init__(self, answer: bytes = b"HTTP/1.1 200 Connection established\r\n\r\n") -> None:
+    def __init__(
+        self, answer: bytes = b"HTTP/1.1 200 Connection established\r\n\r\n", credentials: str | None = None
+    ) -> None:
         self.asked: list[str] = []
+        self._credentials = credentials
         self._answer = answer
         self.server = RawServer(self._talk)
 
@@ -40,8 +46,9 @@ class TunnelProxy:
         head = await reader.readuntil(b"\r\n\r\n")
         place = head.split()[1].decode()
         self.asked.append(place)
-        writer.write(self._answer)
-        if b" 200 " not in self._answer:
+        answer = self._answer if self._lets_in(head.decode()) else b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n"
+        writer.write(answer)
+        if b" 200 " not in answer:
             writer.close()
             return
         there, back = await asyncio.open_connection("127.0.0.1", int(place.rpartition(":")[2]))
@@ -49,6 +56,12 @@ class TunnelProxy:
             await asyncio.gather(_copy(reader, back), _copy(there, writer))
         finally:
             back.close()
+
+    def _lets_in(self, head: str) -> bool:
+        if self._credentials is None:
+            return "proxy-authorization" not in head.lower()
+        pair = b64encode(self._credentials.encode()).decode()
+        return f"\r\nProxy-Authorization: Basic {pair}\r\n" in head
 
 
 async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -63,10 +76,12 @@ def never(host: str, port: int) -> list[SocketAddress]:
 
 
 @asynccontextmanager
-async def courier_at(port: int, *allowed: str) -> AsyncIterator[Courier]:
+async def courier_at(port: int, *allowed: str, credentials: str = "") -> AsyncIterator[Courier]:
     clock = VirtualClock(NOW_MS)
     guard = EgressGuard(tuple(ip_network(each) for each in allowed), lookup=never if not allowed else _as_it_is)
-    async with HttpClient(guard, DeliverySettings(proxy=f"http://127.0.0.1:{port}"), trusting_context()) as client:
+    async with HttpClient(
+        guard, DeliverySettings(proxy=f"http://{credentials}127.0.0.1:{port}"), trusting_context()
+    ) as client:
         yield Courier(client, Breakers(clock), clock)
     guard.close()
 
@@ -127,6 +142,46 @@ async def test_a_proxy_that_refuses_is_a_failure_that_says_so(answer: bytes, wor
         delivery = await deliver(courier, f"https://{NAME}/hook")
     assert isinstance(delivery.outcome.error, NetworkError)
     assert words in str(delivery.outcome.error)
+
+
+@pytest.mark.parametrize(
+    ("expected", "given"),
+    [("penstock:hunter2", "penstock:hunter2@"), ("a@b:p/w %", "a%40b:p%2Fw%20%25@"), ("a:", "a@")],
+)
+async def test_a_proxy_gets_the_user_name_and_password_of_its_url(expected: str, given: str) -> None:
+    proxy = TunnelProxy(credentials=expected)
+    async with RecordingReceiver() as receiver, proxy.server.serving():
+        port = receiver.url.rpartition(":")[2].strip("/")
+        async with courier_at(proxy.server.port, credentials=given) as courier:
+            delivery = await deliver(courier, f"http://{NAME}:{port}/hook")
+        assert delivery.outcome.result is MediationResult.SUCCESS
+        # They are the proxy's, not the endpoint's.
+        assert "proxy-authorization" not in receiver.requests[0].headers
+
+
+@pytest.mark.parametrize(
+    ("given", "words"), [("", "it needs a user name and a password"), ("a:wrong@", "does not accept")]
+)
+async def test_a_proxy_that_lets_no_one_in_is_a_failure_that_names_the_setting(given: str, words: str) -> None:
+    proxy = TunnelProxy(credentials="penstock:hunter2")
+    async with proxy.server.serving(), courier_at(proxy.server.port, credentials=given) as courier:
+        delivery = await deliver(courier, f"https://{NAME}/hook")
+    assert isinstance(delivery.outcome.error, NetworkError)
+    assert words in delivery.outcome.error.detail
+    assert "egress.proxy" in delivery.outcome.error.detail
+    assert "wrong" not in delivery.outcome.error.detail
+
+
+def test_the_password_of_a_proxy_is_shown_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PENSTOCK_EGRESS__PROXY", "http://penstock:hunter2@proxy.example:3128")
+    shown = CliRunner().invoke(app, ["config", "show"], prog_name="penstock")
+    assert "http://penstock:***@proxy.example:3128" in shown.output
+    assert "hunter2" not in shown.output
+    monkeypatch.setenv("PENSTOCK_EGRESS__PROXY", "http://penstock:hunter2@proxy.example")
+    refused = CliRunner().invoke(app, ["config", "show"], prog_name="penstock")
+    assert "http://USER:PASSWORD@HOST:PORT" in refused.output
+    assert "hunter2" not in refused.output
+    assert "hunter2" not in repr(proxy_of("http://penstock:hunter2@proxy.example:3128"))
 
 
 async def test_an_address_is_checked_and_connected_to_directly() -> None:

@@ -18,8 +18,10 @@ from penstock.events.process.tokens import FILE_NAME, AuthTokens
 from penstock.testing.receiver import RecordingReceiver, Reply
 from tests.rigs.dispatch import request
 from tests.rigs.penstock_process import ApiProcess, run_penstock
+from tests.rigs.tls import certificate_and_key
 
 UNKNOWN = "0HZXEQ5Y8JY5Z"
+ISSUER = "https://id.example/token"
 
 runner = CliRunner()
 numbers = count(1)
@@ -357,6 +359,29 @@ def test_pools_are_set_listed_and_deleted() -> None:
     assert f"Pool not found: {code}" in run("pools", "delete", code, code=1).stderr
 
 
+def test_a_subscription_gets_a_token_and_a_certificate() -> None:
+    certificate, key = certificate_and_key("penstock")
+    Path("both.pem").write_bytes(key + certificate)
+    Path("cert.pem").write_bytes(certificate)
+    Path("key.pem").write_bytes(key)
+    name = f"oauth2-{next(numbers)}"
+    more = ("--pattern", "oauth2:**", "--target", "https://a.example/", "--json", "--client-cert", "both.pem")
+    oauth2 = ("--oauth2-url", ISSUER, "--oauth2-client", "me", "--oauth2-secret", "-", "--oauth2-scope", "events")
+    made = run("subscriptions", "create", name, *more, *oauth2, stdin="hunter2\n").stdout
+    shown = json.loads(made)["subscription"]
+    assert shown["oauth2"] == {"tokenUrl": ISSUER, "clientId": "me", "clientSecret": "***", "scope": "events"}
+    assert shown["clientCertificate"]["subject"] == "CN=penstock"
+    update = ("subscriptions", "update", name, "--json")
+    changed = json.loads(run(*update, "--no-oauth2", "--client-cert", "cert.pem", "--client-key", "key.pem").stdout)
+    assert (changed["oauth2"], changed["clientCertificate"]["subject"]) == (None, "CN=penstock")
+    assert json.loads(run(*update, "--no-client-cert").stdout)["clientCertificate"] is None
+    assert "needs --oauth2-client and --oauth2-secret, too" in run(*update, "--oauth2-url", "x", code=2).stderr
+    assert "cert.pem has no private key" in run(*update, "--client-cert", "cert.pem", code=2).stderr
+    assert "cannot read none.pem" in run(*update, "--client-cert", "none.pem", code=2).stderr
+    assert "--client-key needs --client-cert" in run(*update, "--client-key", "key.pem", code=2).stderr
+    run("subscriptions", "delete", name, "--yes")
+
+
 # What goes wrong
 
 
@@ -367,6 +392,10 @@ def test_pools_are_set_listed_and_deleted() -> None:
         (("jobs", "create", "--target", "nowhere"), 1, "not a URL to deliver to"),
         (("jobs", "list", "--status", "lost"), 2, "'lost' is not one of PENDING, QUEUED"),
         (("jobs", "create", "--mode", "sometimes"), 2, "not one of IMMEDIATE, NEXT_ON_ERROR"),
+        (("subscriptions", "update", "x", "--body", "xml"), 2, "'xml' is not one of cloudevent, binary, slack"),
+        (("subscriptions", "update", "x", "--unkeyed", "so"), 2, "'so' is not one of none, ordered"),
+        (("subscriptions", "rotate-secret", "x", "--signature", "rsa"), 2, "'rsa' is not one of hmac, ed25519"),
+        (("subscriptions", "update", "x", "--timeout", "0"), 2, "0.0 is not in the range"),
         (("jobs", "list", "--since", "lately"), 2, "'lately' is not a time: write 2030-01-31"),
         (("jobs", "create", "--target", "https://a.example", "--expires-at", "2h"), 1, "expiresAt"),
         (("jobs", "retry"), 2, "--group"),

@@ -22,7 +22,7 @@ from penstock.domain.outcome import (
     RateLimited,
     Timeout,
 )
-from penstock.domain.pointer import MessagePointer
+from penstock.domain.pointer import PROCESS_PATH, MessagePointer
 from penstock.domain.signing import Signature, verify
 from penstock.testing.receiver import Ending, RecordingReceiver, Reply, defer, rate_limit
 from tests.rigs.http_endpoints import Rig, mediator_rig
@@ -103,6 +103,27 @@ async def test_an_answer_leads_to_its_outcome(
 ) -> None:
     receiver.script(reply)
     assert await rig.deliver(receiver.url) == outcome
+
+
+@pytest.mark.parametrize(
+    ("path", "answer", "hold_s"),
+    [
+        (PROCESS_PATH, b'{"ack": true, "holdSeconds": 5}', 5),
+        (PROCESS_PATH, b'{"ack": true, "holdSeconds": 86400}', 60),
+        (PROCESS_PATH, b'{"ack": true, "holdSeconds": 0}', None),
+        (PROCESS_PATH, b'{"ack": true, "holdSeconds": -1}', None),
+        (PROCESS_PATH, b'{"ack": true, "holdSeconds": "soon"}', None),
+        (PROCESS_PATH, b'{"holdSeconds', None),
+        (PROCESS_PATH, b'{"ack": true}', None),
+        ("/hook", b'{"ack": true, "holdSeconds": 5}', None),
+    ],
+)
+async def test_only_the_process_endpoint_may_hold_a_subscription(
+    rig: Rig, receiver: RecordingReceiver, path: str, answer: bytes, hold_s: int | None
+) -> None:
+    receiver.script(Reply(200, answer))
+    outcome = await rig.deliver(receiver.url + path)
+    assert outcome == MediationOutcome(MediationResult.SUCCESS, status=200, hold_s=hold_s)
 
 
 async def test_a_redirect_is_an_error_and_not_followed(rig: Rig, receiver: RecordingReceiver) -> None:
@@ -223,9 +244,9 @@ async def test_each_of_many_requests_at_once_gets_its_own_answer(rig: Rig, recei
 
 async def test_no_answer_in_time_is_a_timeout(receiver: RecordingReceiver) -> None:
     receiver.script(Reply(ending=Ending.HANG))
-    async with mediator_rig(DeliverySettings(request_timeout_s=0.2)) as rig:
+    async with mediator_rig(DeliverySettings(request_timeout_s=2.0)) as rig:
         outcome = await rig.deliver(receiver.url)
-        assert outcome == MediationOutcome(MediationResult.ERROR_PROCESS, error=Timeout(0.2))
+        assert outcome == MediationOutcome(MediationResult.ERROR_PROCESS, error=Timeout(2.0))
         assert (await rig.deliver(receiver.url)).result is MediationResult.SUCCESS
 
 

@@ -335,10 +335,10 @@ async def test_a_late_http2_answer_times_out_alone() -> None:
         if b"slow" not in request.body:
             await request.answer(200)
 
-    settings = DeliverySettings(request_timeout_s=0.3)
+    settings = DeliverySettings(request_timeout_s=2.0)
     async with endpoint(http2(handle, sessions), "h2", settings=settings) as (server, rig, url):
         outcome = await rig.deliver(url, "slow")
-        assert outcome == MediationOutcome(MediationResult.ERROR_PROCESS, error=Timeout(0.3))
+        assert outcome == MediationOutcome(MediationResult.ERROR_PROCESS, error=Timeout(2.0))
         assert await rig.deliver(url) == SUCCESS
         assert server.accepted == 1
         assert sessions[0].resets == [1]

@@ -184,16 +184,16 @@ async def test_waiting_messages_are_kept_ours_without_being_delivered_again(
 ) -> None:
     await rig.publish(*numbered(5, "a"))
 
-    async with rig.consuming(visibility_s=1) as source:
+    async with rig.consuming(visibility_s=4) as source:
         held = await source.receive()
-        await asyncio.gather(*(source.nack(message, 2) for message in held))
+        await asyncio.gather(*(source.nack(message, 6) for message in held))
         again = await take(source, 5)
         client = await nats.connect(nats_server.url)
         info = await client.jsm().consumer_info(rig.uri.split("/")[-2], "router")
         await client.close()
         await asyncio.gather(*map(source.ack, again))
 
-    # Five messages, five deliveries: the delay of two seconds outlived no lease of one.
+    # Five messages, five deliveries: the delay of six seconds outlived no lease of four.
     assert info.delivered is not None
     assert info.delivered.consumer_seq == 5
     assert info.num_redelivered == 0

@@ -261,6 +261,55 @@ CASES: dict[str, Case] = {
         "InvalidParameterValue",
         "Value nothing for parameter Label is invalid. Reason: can't find label.",
     ),
+    "a permission without actions": (
+        "AddPermission",
+        lambda q: {"QueueUrl": q.plain, "Label": "l", "AWSAccountIds": ["111111111111"]},
+        400,
+        "MissingParameter",
+        "The request must contain the parameter Actions.",
+    ),
+    "a permission of no one": (
+        "AddPermission",
+        lambda q: {"QueueUrl": q.plain, "Label": "l", "Actions": ["SendMessage"]},
+        400,
+        "MissingParameter",
+        "The request must contain the parameter AWSAccountIds.",
+    ),
+    "no tags": (
+        "TagQueue",
+        lambda q: {"QueueUrl": q.plain, "Tags": {}},
+        400,
+        "MissingParameter",
+        "The request must contain the parameter Tags.",
+    ),
+    "no keys of tags": (
+        "UntagQueue",
+        lambda q: {"QueueUrl": q.plain},
+        400,
+        "MissingParameter",
+        "The request must contain the parameter TagKeys.",
+    ),
+    "an empty key of a tag": (
+        "UntagQueue",
+        lambda q: {"QueueUrl": q.plain, "TagKeys": ["a", ""]},
+        400,
+        "InvalidParameterValue",
+        "Tag keys must be between 1 and 128 characters in length.",
+    ),
+    "a long key of a tag": (
+        "UntagQueue",
+        lambda q: {"QueueUrl": q.plain, "TagKeys": ["k" * 129]},
+        400,
+        "InvalidParameterValue",
+        "Tag keys must be between 1 and 128 characters in length.",
+    ),
+    "no attributes": (
+        "SetQueueAttributes",
+        lambda q: {"QueueUrl": q.plain, "Attributes": {}},
+        400,
+        "MissingParameter",
+        "The request must contain the parameter Attribute.Name.",
+    ),
     "an empty batch": (
         "DeleteMessageBatch",
         lambda q: {"QueueUrl": q.plain, "Entries": []},
@@ -380,6 +429,31 @@ def test_an_error(memory_sqs: SqsServer, make_queue: MakeQueue, protocol: str, n
     text = text.replace("{name}", fields.get("QueueUrl", "").rpartition("/")[2])
     text = text.replace("{of the protocol}", " for this wsdl version" if protocol == QUERY else "")
     assert refusal(memory_sqs, protocol, action, fields) == Refusal(status, code, text)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "text"),
+    [
+        (
+            "Action=AddPermission&Label=l&AWSAccountId.1=111111111111&Actions=",
+            "The request must contain the parameter Actions.",
+        ),
+        (
+            "Action=AddPermission&Label=l&ActionName.1=SendMessage&AWSAccountIds=",
+            "Value [] for parameter PrincipalId is invalid. Reason: Unable to verify.",
+        ),
+        ("Action=UntagQueue&TagKeys=", "Tag keys must be between 1 and 128 characters in length."),
+        ("Action=GetQueueAttributes&AttributeNames=", "Unknown Attribute ."),
+    ],
+)
+def test_empty_lists_of_botocore_by_query(
+    memory_sqs: SqsServer, make_queue: MakeQueue, parameters: str, text: str
+) -> None:
+    """It writes them under their names in the service model, and AWS reads them as lists of one empty text."""
+    path = f"/{ACCOUNT}/{make_queue(memory_sqs.anyone).rpartition('/')[2]}"
+    answer = memory_sqs.http("POST", path, parameters)
+    assert answer.status == 400
+    assert f"<Message>{text}</Message>" in answer.body.decode()
 
 
 @both

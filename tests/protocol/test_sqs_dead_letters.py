@@ -46,7 +46,10 @@ def test_moved_after_the_last_receive(sqs: SqsServer, make_queue: MakeQueue) -> 
     dead = make_queue(client)
     source = make_queue(client, RedrivePolicy=redrive(dead, 2))
     attributes = {"colour": {"DataType": "String", "StringValue": "blue"}}
-    sent = client.send_message(QueueUrl=source, MessageBody="poison", MessageAttributes=attributes)
+    trace = {"AWSTraceHeader": {"DataType": "String", "StringValue": "Root=1-5759e988-bd862e3fe1be46a994272793"}}
+    sent = client.send_message(
+        QueueUrl=source, MessageBody="poison", MessageAttributes=attributes, MessageSystemAttributes=trace
+    )
     for count in ("1", "2"):
         (message,) = receive(client, source, VisibilityTimeout=0)
         assert message["Attributes"]["ApproximateReceiveCount"] == count
@@ -57,6 +60,7 @@ def test_moved_after_the_last_receive(sqs: SqsServer, make_queue: MakeQueue) -> 
     assert letter["Body"] == "poison"
     assert letter["MessageAttributes"] == attributes
     assert letter["Attributes"]["DeadLetterQueueSourceArn"] == arn(source)
+    assert letter["Attributes"]["AWSTraceHeader"] == trace["AWSTraceHeader"]["StringValue"]
     assert letter["Attributes"]["SentTimestamp"] == message["Attributes"]["SentTimestamp"]
     assert counts(client, source) == (0, 0, 0)
     assert client.list_dead_letter_source_queues(QueueUrl=dead)["queueUrls"] == [source]

@@ -4,6 +4,7 @@ import json
 import re
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import boto3  # type: ignore[import-untyped]
 import pytest
@@ -47,6 +48,10 @@ def test_changes_take_effect_at_once(sqs: SqsServer, make_queue: MakeQueue) -> N
     assert [len(receive(client, url)) for _ in range(3)] == [1, 1, 1]
     with pytest.raises(ClientError, match="must be shorter than 1024 bytes"):
         client.send_message(QueueUrl=url, MessageBody="x" * 1025)
+    client.purge_queue(QueueUrl=url)
+    assert (receive(client, url), counts(client, url)) == ([], (0, 0, 0))
+    client.send_message(QueueUrl=url, MessageBody="sent at once after the purge")
+    assert counts(client, url) == (1, 0, 0)
     client.delete_queue(QueueUrl=url)
     with pytest.raises(client.exceptions.QueueDoesNotExist):
         client.send_message(QueueUrl=url, MessageBody="x")
@@ -88,6 +93,23 @@ def test_no_quota(memory_sqs: SqsServer, make_queue: MakeQueue) -> None:
     assert counts(client, url) == (700, 0, 0)
 
 
+def test_ids_and_handles_are_numbers(memory_sqs: SqsServer, make_queue: MakeQueue) -> None:
+    client = memory_sqs.anyone
+    url = make_queue(client)
+    ids = [client.send_message(QueueUrl=url, MessageBody="x")["MessageId"] for _ in range(100)]
+    assert len({UUID(each) for each in ids}) == 100
+    assert ids == sorted(ids)
+    handles = [receive(client, url, 1)[0]["ReceiptHandle"] for _ in range(100)]
+    assert len(set(handles)) == 100
+    assert handles == sorted(handles)
+
+
+@pytest.mark.parametrize("method", ["GET", "PUT", "POST"])
+def test_the_json_protocol_by_any_method(memory_sqs: SqsServer, method: str) -> None:
+    answer = memory_sqs.http(method, "/", "{}", {"X-Amz-Target": "AmazonSQS.ListQueues"})
+    assert (answer.status, answer.headers["content-type"]) == (200, "application/x-amz-json-1.0")
+
+
 def test_a_receive_has_at_most_a_mebibyte(memory_sqs: SqsServer, make_queue: MakeQueue) -> None:
     client = memory_sqs.anyone
     url = make_queue(client)
@@ -98,7 +120,7 @@ def test_a_receive_has_at_most_a_mebibyte(memory_sqs: SqsServer, make_queue: Mak
 
 def test_policies_are_not_enforced(memory_sqs: SqsServer, make_queue: MakeQueue) -> None:
     client = memory_sqs.anyone
-    statement = {"Effect": "Deny", "Principal": "*", "Action": "sqs:*", "Resource": "*"}
+    statement: dict[str, object] = {"Effect": "Deny", "Principal": "*", "Action": "sqs:*", "Resource": "*"}
     policy = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
     url = make_queue(client, Policy=policy)
     client.send_message(QueueUrl=url, MessageBody="x")
@@ -107,6 +129,19 @@ def test_policies_are_not_enforced(memory_sqs: SqsServer, make_queue: MakeQueue)
     assert (
         "999999999999" in client.get_queue_attributes(QueueUrl=url, AttributeNames=["Policy"])["Attributes"]["Policy"]
     )
+    statement |= {"Principal": {"AWS": "no one"}, "Action": "other:Action"}
+    client.set_queue_attributes(QueueUrl=url, Attributes={"Policy": json.dumps({"Statement": statement})})
+    del statement["Principal"]
+    with pytest.raises(client.exceptions.InvalidAttributeValue):
+        client.set_queue_attributes(QueueUrl=url, Attributes={"Policy": json.dumps({"Statement": statement})})
+
+
+@pytest.mark.parametrize("version", ["2012-11-05", "2008-01-01", "2026-01-01", "latest", ""])
+def test_the_version_of_a_request_is_not_looked_at(memory_sqs: SqsServer, make_queue: MakeQueue, version: str) -> None:
+    name = make_queue(memory_sqs.anyone).rpartition("/")[2]
+    answer = memory_sqs.http("GET", f"/?Action=GetQueueUrl&QueueName={name}&Version={version}")
+    assert answer.status == 200
+    assert b"http://queue.amazonaws.com/doc/2012-11-05/" in answer.body
 
 
 def test_numbers_are_kept_as_they_are(memory_sqs: SqsServer, make_queue: MakeQueue) -> None:

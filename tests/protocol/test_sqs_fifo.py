@@ -150,13 +150,13 @@ def test_order_after_the_visibility_timeout(sqs: SqsServer, make_queue: MakeQueu
     url = make_queue(client, fifo=True)
     for number in range(4):
         send(client, url, "g", str(number))
-    taken = receive(client, url, 3, VisibilityTimeout=1)
+    taken = receive(client, url, 3, VisibilityTimeout=4)
     delete(client, url, taken[1])
-    again = receive(client, url, WaitTimeSeconds=5)
+    again = receive(client, url, WaitTimeSeconds=20)
     if len(again) < 3:  # it was woken between the ends of two leases
         assert bodies(again) == ["0"]
         delete(client, url, again[0])
-        again = [*again, *receive(client, url, WaitTimeSeconds=5)]
+        again = [*again, *receive(client, url, WaitTimeSeconds=20)]
     assert bodies(again) == ["0", "2", "3"]
     assert [message["Attributes"]["ApproximateReceiveCount"] for message in again] == ["2", "2", "1"]
     for parameters in ({}, {"VisibilityTimeout": 1}):

@@ -205,6 +205,10 @@ def test_encryption_settings_are_kept(memory_sqs: SqsServer, make_queue: MakeQue
         "SqsManagedSseEnabled": "false",
         "KmsDataKeyReusePeriodSeconds": "300",
     }
+    # Without the key, the other kind of encryption stays off, and the time of a key is not shown.
+    client.set_queue_attributes(QueueUrl=url, Attributes={"KmsMasterKeyId": "", "KmsDataKeyReusePeriodSeconds": "300"})
+    names = ("KmsMasterKeyId", "SqsManagedSseEnabled", "KmsDataKeyReusePeriodSeconds")
+    assert attributes_of(client, url, *names) == {"SqsManagedSseEnabled": "false"}
 
 
 def test_a_queue_made_anew_is_another_queue(sqs: SqsServer, make_queue: MakeQueue) -> None:

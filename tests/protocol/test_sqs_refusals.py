@@ -63,11 +63,16 @@ def test_what_a_batch_lacks(memory_sqs: SqsServer, make_queue: MakeQueue, action
 
 
 @pytest.mark.parametrize(
-    ("wrong", "text"),
+    ("wrong", "code", "text"),
     [
-        ({"MessageBody": ""}, "The request must contain the parameter SendMessageBatchRequestEntry.2.MessageBody."),
+        (
+            {"MessageBody": ""},
+            "MissingParameter",
+            "The request must contain the parameter SendMessageBatchRequestEntry.2.MessageBody.",
+        ),
         (
             {"DelaySeconds": 3},
+            "InvalidParameterValue",
             (
                 "Value 3 for parameter DelaySeconds is invalid. "
                 "Reason: The request include parameter that is not valid for this queue type."
@@ -75,18 +80,46 @@ def test_what_a_batch_lacks(memory_sqs: SqsServer, make_queue: MakeQueue, action
         ),
         (
             {"MessageBody": "x" * 1025},
-            "One or more parameters are invalid. Reason: Message must be shorter than 1024 bytes.",
+            "InvalidParameterValue",
+            "One or more parameters cannot be validated. Reason: Message must be shorter than 1024 bytes.",
+        ),
+        (
+            {"MessageGroupId": "a group"},
+            "InvalidParameterValue",
+            (
+                "Value a group for parameter MessageGroupId is invalid. Reason: MessageGroupId can only include "
+                "alphanumeric and punctuation characters. 1 to 128 in length."
+            ),
+        ),
+        (
+            {"MessageAttributes": {"a": {"DataType": "String", "StringValue": ""}}},
+            "InvalidParameterValue",
+            "Message (user) attribute 'a' must contain a non-empty value of type 'String'.",
         ),
     ],
 )
-def test_a_fifo_batch_is_refused_whole(
-    memory_sqs: SqsServer, make_queue: MakeQueue, wrong: dict[str, Any], text: str
+def test_an_entry_of_a_fifo_batch_fails_by_itself(
+    memory_sqs: SqsServer, make_queue: MakeQueue, wrong: dict[str, Any], code: str, text: str
 ) -> None:
-    url = make_queue(memory_sqs.anyone, fifo=True, ContentBasedDeduplication="true", MaximumMessageSize=1024)
-    entry = {"MessageBody": "x", "MessageGroupId": "g"}
-    entries = [{"Id": "a", **entry}, {"Id": "b", **entry, **wrong}]
-    assert text_of(memory_sqs, "SendMessageBatch", QueueUrl=url, Entries=entries) == text
-    assert counts(memory_sqs.anyone, url) == (0, 0, 0)
+    """As AWS documents it: the result of sending each message is reported individually."""
+    client = memory_sqs.anyone
+    url = make_queue(client, fifo=True, ContentBasedDeduplication="true", MaximumMessageSize=1024)
+    good = {"MessageGroupId": "g"}
+    entries = [
+        {"Id": "a", "MessageBody": "first", **good},
+        {"Id": "b", "MessageBody": "wrong", **good, **wrong},
+        {"Id": "c", "MessageBody": "last", **good},
+    ]
+    answer = ask(memory_sqs, "SendMessageBatch", QueueUrl=url, Entries=entries).json
+    assert [each["Id"] for each in answer["Successful"]] == ["a", "c"]
+    assert answer["Failed"] == [{"Id": "b", "Code": code, "Message": text, "SenderFault": True}]
+    received = client.receive_message(
+        QueueUrl=url, MaxNumberOfMessages=10, MessageSystemAttributeNames=["SequenceNumber"]
+    )["Messages"]
+    assert [(each["Body"], each["Attributes"]["SequenceNumber"]) for each in received] == [
+        ("first", answer["Successful"][0]["SequenceNumber"]),
+        ("last", answer["Successful"][1]["SequenceNumber"]),
+    ]
 
 
 @pytest.mark.parametrize("lists", [{"StringListValues": ["x"]}, {"StringListValues": []}, {"BinaryListValues": []}])

@@ -24,8 +24,14 @@ from penstock.sqs.metrics import MAX_QUEUE_LABELS, OTHER
 from penstock.sqs.model import (
     ChangeMessageVisibilityRequest,
     CreateQueueRequest,
+    DeleteMessageBatchRequest,
+    DeleteMessageBatchRequestEntry,
+    DeleteMessageRequest,
+    GetQueueAttributesRequest,
     QueueUrlRequest,
     ReceiveMessageRequest,
+    SendMessageBatchRequest,
+    SendMessageBatchRequestEntry,
     SendMessageRequest,
     StartMessageMoveTaskRequest,
 )
@@ -194,6 +200,42 @@ async def test_a_send_that_the_store_refuses_fails_and_leaves_nothing(tmp_path: 
         assert await rig.receive(url) == 1
 
 
+@pytest.mark.parametrize("name", ["q", "q.fifo"])
+@pytest.mark.parametrize("action", ["DeleteMessage", "DeleteMessageBatch", "SendMessageBatch"])
+async def test_nothing_is_successful_that_the_store_refuses(tmp_path: Path, name: str, action: str) -> None:
+    async with AsyncExitStack() as stack:
+        store = TouchyStore(tmp_path / "home.db")
+        rig = await opened(stack, {"": store})
+        more = {"FifoQueue": "true"} if name.endswith(".fifo") else {}
+        url = await rig.create(name, **more)
+        await rig.send(url, "g")
+        (message,) = (await rig.act("ReceiveMessage", ReceiveMessageRequest(url))).messages
+        request = {
+            "DeleteMessage": DeleteMessageRequest(url, message.receipt_handle),
+            "DeleteMessageBatch": DeleteMessageBatchRequest(
+                url, [DeleteMessageBatchRequestEntry("a", message.receipt_handle)]
+            ),
+            "SendMessageBatch": SendMessageBatchRequest(
+                url,
+                [
+                    SendMessageBatchRequestEntry(
+                        "a", "lost", message_group_id="h", message_deduplication_id="d" if more else None
+                    )
+                ],
+            ),
+        }[action]
+        store.refuse = True
+        with pytest.raises(StoreFailed):
+            await rig.act(action, request)
+        store.refuse = False
+        live = live_counters(rig.service, rig.service.queues[name])
+        assert (live.visible, live.not_visible) == (0, 1)
+        answer = await rig.act(action, request)
+        assert not getattr(answer, "failed", [])
+        live = live_counters(rig.service, rig.service.queues[name])
+        assert (live.visible, live.not_visible) == ((1, 1) if action == "SendMessageBatch" else (0, 0))
+
+
 @pytest.mark.parametrize("timeout_s", [0, 5])
 @pytest.mark.parametrize("late", [False, True])
 async def test_a_change_of_visibility_that_the_store_refuses_fails(tmp_path: Path, timeout_s: int, late: bool) -> None:
@@ -235,6 +277,33 @@ async def test_a_message_is_hidden_for_twelve_hours_in_all() -> None:
             await hide(43_190)
         assert caught.value.kind is ErrorKind.INVALID_PARAMETER_VALUE
         await hide(43_189)
+
+
+@pytest.mark.parametrize(("name", "attributes"), [("q", {}), ("q.fifo", {"FifoQueue": "true", "PartitionCount": "4"})])
+async def test_the_age_of_the_oldest_message(name: str, attributes: dict[str, str]) -> None:
+    async with AsyncExitStack() as stack:
+        clock = VirtualClock()
+        opening = open_service({"": MemoryStore()}, clock, TsidFactory(1), SqsServerSettings())
+        rig = Rig(await stack.enter_async_context(opening))
+        url = await rig.create(name, **attributes)
+
+        async def age(*more: str) -> str | None:
+            request = GetQueueAttributesRequest(url, ["ApproximateAgeOfOldestMessage", *more])
+            found: dict[str, str] = (await rig.act("GetQueueAttributes", request)).attributes
+            return found.get("ApproximateAgeOfOldestMessage")
+
+        assert await age() is None
+        for group in ("a", "b", "c"):
+            await rig.send(url, group)
+            clock.advance(10)
+        assert (await age(), await age("All")) == ("30", "30")
+        answer = await rig.act("ReceiveMessage", ReceiveMessageRequest(url, max_number_of_messages=10))
+        assert await age() == "30"  # received or not
+        (oldest,) = (each for each in answer.messages if each.body == "a")
+        await rig.act("DeleteMessage", DeleteMessageRequest(url, oldest.receipt_handle))
+        assert await age() == "20"
+        everything = await rig.act("GetQueueAttributes", GetQueueAttributesRequest(url, ["All"]))
+        assert "ApproximateAgeOfOldestMessage" not in everything.attributes
 
 
 class RecordedExchange:

@@ -91,7 +91,7 @@ class DispatchRig(JobRig):
         ids: list[str] = []
         while queued := await self.queue_all():
             for job_id in queued:
-                assert (await self.processed(job_id)) == {"ack": True}
+                assert (await self.process(job_id)).body["ack"] is True
             ids += queued
         return ids
 

@@ -25,6 +25,8 @@ CHUNKS = [
         for first in range(4, LONG_SEEDS, LONG_CHUNK)
     ),
 ]
+# A node got a shard back, and gave a new lease the number of one that it had continued.
+EVER_FAILED = (3_100_000_005,)
 FOUND_WITHIN = 20
 
 
@@ -45,6 +47,11 @@ def test_every_promise_holds(chunk: tuple[int, int]) -> None:
         except Exception as error:
             error.add_note(f"to run it again: python -m tests.cluster.simulated --first {seed} --seeds 1")
             raise
+
+
+@pytest.mark.parametrize("seed", EVER_FAILED)
+def test_a_seed_that_failed_once_holds(seed: int) -> None:
+    assert simulate_cluster(seed).receipts
 
 
 def test_a_seed_repeats() -> None:

@@ -16,15 +16,13 @@ from penstock.edge.clock import Clock
 from penstock.events.dispatch import pending_job_poller
 from penstock.events.dispatch.recovery import StaleQueuedJobPoller
 from penstock.events.store import JobRepository
-from penstock.testing.virtual_loop import LoopClock, run_virtual
-from tests.rigs.scheduler_world import World
 from tests.rigs.search import first_seed
+from tests.simulation.scheduler import STEPS, simulate_scheduler
 
 # The later seeds are long tests; SIMULATED_SEEDS says how many of them.
 LONG_SEEDS = int(os.environ.get("SIMULATED_SEEDS", "30"))
 SEEDS = [*range(2), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, LONG_SEEDS))]
 FOUND_WITHIN = 6
-STEPS = 40
 
 
 @pytest.fixture(autouse=True)
@@ -37,27 +35,16 @@ def quiet() -> Iterator[None]:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_whatever_happens_to_schedulers_queue_and_lease_jobs_arrive_once_and_in_order(seed: int) -> None:
-    world: list[World] = []
-
-    async def main(clock: LoopClock) -> list[str]:
-        world.append(World(clock, first_seed() + seed))
-        return await world[0].run(STEPS)
-
-    assert run_virtual(main) == [], f"of seed {first_seed() + seed}"
-    assert len(world[0].made) > STEPS
-    assert {entry.pointer.id for entry in world[0].rig.queue.entries} <= set(world[0].made)
+    findings, world = simulate_scheduler(first_seed() + seed)
+    again = f"to run it again: python -m tests.simulation.scheduler --first {first_seed() + seed} --seeds 1"
+    assert findings == [], again
+    assert len(world.made) > STEPS
+    assert {entry.pointer.id for entry in world.rig.queue.entries} <= set(world.made)
 
 
 def found(part: str) -> bool:
     """Return whether one of the first seeds finds something."""
-
-    def findings(seed: int) -> list[str]:
-        async def main(clock: LoopClock) -> list[str]:
-            return await World(clock, seed).run(STEPS)
-
-        return run_virtual(main)
-
-    return any(part in finding for seed in range(FOUND_WITHIN) for finding in findings(seed))
+    return any(part in finding for seed in range(FOUND_WITHIN) for finding in simulate_scheduler(seed)[0])
 
 
 def test_a_scheduler_whose_retries_wait_for_the_next_poll_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,8 +13,8 @@ E = TypeVar("E", bound=StrEnum)
 def one_of(kind: type[E], text: str) -> E:
     """Read one of some names, in upper or lower case."""
     try:
-        return kind(text.upper())
-    except ValueError:
+        return next(each for each in kind if each.casefold() == text.casefold())
+    except StopIteration:
         raise typer.BadParameter(f"{text!r} is not one of {', '.join(kind)}") from None
 
 

@@ -190,8 +190,8 @@ def chosen_engine(choice: EngineChoice) -> "Engine":
         require_spark()
     except SparkUnavailable as error:
         if choice is EngineChoice.SPARK:
-            raise
-        typer.echo(f"Spark is not available, using --engine inline: {error.message}", err=True)
+            raise SparkUnavailable(f"{error.message}, or use `--engine inline`, which needs no Spark") from error
+        typer.echo(f"Spark is not available, using --engine inline, which needs none: {error.message}", err=True)
         return Engine.INLINE
     return Engine.SPARK
 

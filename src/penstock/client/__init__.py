@@ -10,8 +10,17 @@ from penstock.client.blocking import Penstock
 from penstock.client.errors import BadSignature, NoAnswer, StrangeAnswer, TokenRefused
 from penstock.client.event import Event
 from penstock.client.types import AttemptView as Attempt
+from penstock.client.types import (
+    ClientCertificate,
+    EventTypeBody,
+    EventTypeVersion,
+    HealthReport,
+    HeldGroupView,
+    LaneView,
+    Match,
+    OAuth2,
+)
 from penstock.client.types import EventReceipt as Receipt
-from penstock.client.types import EventTypeBody, EventTypeVersion, HealthReport, HeldGroupView, LaneView, Match
 from penstock.client.types import EventTypeView as EventType
 from penstock.client.types import FeedView as Feed
 from penstock.client.types import JobView as Job
@@ -31,6 +40,7 @@ __all__ = [
     "AsyncPenstock",
     "Attempt",
     "BadSignature",
+    "ClientCertificate",
     "Comparison",
     "Condition",
     "DispatchMode",
@@ -47,6 +57,7 @@ __all__ = [
     "Match",
     "NewSubscription",
     "NoAnswer",
+    "OAuth2",
     "Penstock",
     "Pool",
     "Receipt",

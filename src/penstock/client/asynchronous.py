@@ -11,6 +11,7 @@ from penstock.client.event import Event, encode_event, in_batches
 from penstock.delivery import (
     AnswerTimedOut,
     AnyAddress,
+    ConnectFailed,
     ConnectTimedOut,
     DeliveryFailed,
     HttpClient,
@@ -257,7 +258,8 @@ class _Connections:
         try:
             return await self._exchange(call)
         except DeliveryFailed as error:
-            raise self._endpoint.no_answer(call, error.message) from error
+            sent = not isinstance(error, ConnectFailed)
+            raise self._endpoint.no_answer(call, error.message, sent=sent) from error
 
     async def close(self) -> None:
         """Close the connections; the next call connects again."""

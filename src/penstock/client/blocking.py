@@ -5,7 +5,7 @@ from threading import Event as Flag
 from typing import Self, TypeVar, Unpack
 
 from penstock.client import calls, types
-from penstock.client.blocking_http import BROKEN, BlockingHttp
+from penstock.client.blocking_http import BROKEN, NOT_CONNECTED, BlockingHttp
 from penstock.client.calls import A, ApiCall, JobOptions, JobSearch, Page, SubscriptionChanges, SubscriptionSettings
 from penstock.client.endpoint import REPEAT_AFTER_S, Endpoint
 from penstock.client.event import Event, encode_event, in_batches
@@ -263,4 +263,5 @@ class _Connections:
 
     def _no_answer(self, call: ApiCall[A], error: Exception) -> Exception:
         late = isinstance(error, TimeoutError)
-        return self._endpoint.no_answer(call, f"no answer within {self._timeout_s:g} s" if late else str(error))
+        reason = f"no answer within {self._timeout_s:g} s" if late else str(error)
+        return self._endpoint.no_answer(call, reason, sent=not isinstance(error, NOT_CONNECTED))

@@ -2,6 +2,7 @@
 
 import http.client
 import select
+import socket
 import ssl
 from collections import deque
 from collections.abc import Mapping
@@ -9,6 +10,9 @@ from typing import NamedTuple, Self
 
 BROKEN = (OSError, http.client.HTTPException)
 """What `send` raises if no answer comes; the TimeoutError of a late answer is an OSError too."""
+
+NOT_CONNECTED = (ConnectionRefusedError, socket.gaierror)
+"""Those of BROKEN that show that nothing was sent."""
 
 
 class HttpAnswer(NamedTuple):

@@ -65,10 +65,12 @@ class SubscriptionSettings(TypedDict, total=False):
     body: BodyFormat
     signature: SigningMethod
     tenant: str
+    oauth2: types.OAuth2
+    client_certificate: types.ClientCertificate
 
 
 class SubscriptionChanges(TypedDict, total=False):
-    """What can be changed in a subscription; a dead-letter topic of None removes it."""
+    """What can be changed in a subscription; None removes a dead-letter topic, OAuth2 or a certificate."""
 
     name: str
     pattern: str
@@ -84,6 +86,8 @@ class SubscriptionChanges(TypedDict, total=False):
     headers: Mapping[str, str]
     dead_letter_topic: str | None
     body: BodyFormat
+    oauth2: types.OAuth2 | None
+    client_certificate: types.ClientCertificate | None
 
 
 class JobOptions(TypedDict, total=False):

@@ -85,7 +85,7 @@ class Endpoint(msgspec.Struct, frozen=True):
         kind = call.conflict if status == 409 else _REFUSALS.get(status, PenstockError)
         raise kind(detail)
 
-    def no_answer(self, call: ApiCall[A], reason: str) -> NoAnswer:
-        """Return the error of a call that was not answered."""
-        unknown = "" if call.repeatable else "; it may have taken effect: check before you repeat it"
+    def no_answer(self, call: ApiCall[A], reason: str, *, sent: bool = True) -> NoAnswer:
+        """Return the error of a call that was not answered; `sent`, unless there was no connection at all."""
+        unknown = "" if call.repeatable or not sent else "; it may have taken effect: check before you repeat it"
         return NoAnswer(f"{self.url} did not answer {call.method} {call.path}: {reason}{unknown}")

@@ -16,6 +16,7 @@ from penstock.delivery.http.answer import Answer
 from penstock.delivery.http.client import HttpClient, exchange_once
 from penstock.delivery.http.request import Headers, RequestHead, Target, head_with, parse_target, request_head
 from penstock.delivery.http.settings import DeliverySettings, own_part_settings
+from penstock.delivery.webhook.certificates import checked_certificate, facts_of
 from penstock.delivery.webhook.courier import Courier, CourierSettings, WebhookDelivery, open_courier, undeliverable
 from penstock.delivery.webhook.request import (
     DeliveryRequest,
@@ -53,12 +54,14 @@ __all__ = [
     "Target",
     "Undeliverable",
     "WebhookDelivery",
+    "checked_certificate",
     "checked_headers",
     "cloud_event",
     "delivery_request",
     "encryption_keys",
     "envelope_of",
     "exchange_once",
+    "facts_of",
     "head_with",
     "open_courier",
     "own_part_settings",

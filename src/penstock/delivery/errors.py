@@ -6,6 +6,7 @@ FailedPrecondition
 └── EgressRefused             the egress guard does not allow the address
 Unavailable
 ├── SecretUnreadable          a secret is encrypted, and its key is missing or wrong
+├── NoToken                   an OAuth2 issuer gave no token
 └── DeliveryFailed            an endpoint did not answer
     ├── ConnectFailed         there was no connection
     │   └── ConnectTimedOut   there was no connection in time
@@ -27,6 +28,15 @@ class EgressRefused(FailedPrecondition):
 
 class SecretUnreadable(Unavailable):
     """A secret is encrypted, and its key is missing or wrong; a process that has the key can use it."""
+
+
+class NoToken(Unavailable):
+    """An OAuth2 issuer gave no token; `rest_s` is how long its breaker rests, if that is open."""
+
+    def __init__(self, issuer: str, reason: str, rest_s: int | None = None) -> None:
+        super().__init__(f"no OAuth2 token from {issuer}: {reason}")
+        self.issuer = issuer
+        self.rest_s = rest_s
 
 
 class DeliveryFailed(Unavailable):

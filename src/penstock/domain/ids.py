@@ -85,6 +85,11 @@ class TsidFactory:
         """Return the next id as a number."""
         return self._run(now_ms, 1)[0]
 
+    def next_start(self, now_ms: int) -> int:
+        """Return an id to count on from: no earlier id of the factory has its millisecond, and no later start does."""
+        self._counter = _COUNTER_SPAN
+        return self.next_value(now_ms)
+
     def next_id(self, now_ms: int) -> str:
         """Return the next id as text."""
         value = self.next_value(now_ms)

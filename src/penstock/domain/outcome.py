@@ -25,6 +25,7 @@ from penstock.domain.limits import SECOND_MS
 DEFAULT_DELAY_S = 30
 FAST_FAIL_DELAY_S = 10
 MAX_DELAY_S = 43_200
+MAX_HOLD_S = 60
 MAX_ATTEMPTS = 3
 
 _ALWAYS_RETRIED = frozenset({408, 425})
@@ -120,6 +121,8 @@ class MediationOutcome(msgspec.Struct, frozen=True):
     delay_s: int | None = None
     error: MediationError | None = None
     status: int | None = None
+    # For how long the process endpoint refuses all others of the subscription.
+    hold_s: int | None = None
 
     @property
     def has_custom_delay(self) -> bool:
@@ -192,7 +195,12 @@ class _Body(msgspec.Struct, rename="camel"):
     delay_seconds: msgspec.Raw = msgspec.Raw(b"")
 
 
+class _Hold(msgspec.Struct, rename="camel"):
+    hold_seconds: int = 0
+
+
 _body_decoder = msgspec.json.Decoder(_Body)
+_hold_decoder = msgspec.json.Decoder(_Hold)
 _number_decoder = msgspec.json.Decoder(int | float)
 
 
@@ -212,6 +220,17 @@ def outcome_of(
         return MediationOutcome(MediationResult.ERROR_CONFIG, error=HttpError(status), status=status)
     delay_s = retry_after_s(retry_after, now_ms) if status == _UNAVAILABLE and retry_after is not None else None
     return MediationOutcome(MediationResult.ERROR_PROCESS, delay_s, HttpError(status), status)
+
+
+def with_hold(outcome: MediationOutcome, body: bytes) -> MediationOutcome:
+    """Add what the body of the process endpoint says about the subscription: refused by its breaker for a while."""
+    if outcome.result is not MediationResult.SUCCESS or b"holdSeconds" not in body:
+        return outcome
+    try:
+        asked_s = _hold_decoder.decode(body).hold_seconds
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return outcome
+    return msgspec.structs.replace(outcome, hold_s=min(asked_s, MAX_HOLD_S)) if asked_s > 0 else outcome
 
 
 def severity_of(outcome: MediationOutcome) -> Severity | None:

@@ -36,6 +36,30 @@ class BodyFormat(StrEnum):
     """A message of Slack's incoming webhooks, which Mattermost and others take too: `{"text": "…"}`."""
 
 
+class OAuth2Client(msgspec.Struct, frozen=True, kw_only=True):
+    """Who asks for the tokens of a subscription, and where: OAuth2's client credentials (RFC 6749, 4.4)."""
+
+    token_url: str
+    client_id: str
+    client_secret: str
+    scope: str = ""
+    audience: str = ""
+
+    def __repr__(self) -> str:
+        # Without the secret, which must not appear in a log.
+        return f"OAuth2Client({self.client_id!r} at {self.token_url!r})"
+
+
+class CertificateWithKey(msgspec.Struct, frozen=True):
+    """A client certificate with its chain, and its private key, both in PEM."""
+
+    certificate: str
+    private_key: str
+
+    def __repr__(self) -> str:
+        return "CertificateWithKey()"
+
+
 class Subscription(msgspec.Struct, frozen=True, kw_only=True):
     """A subscriber's request; `secrets` has the newest first, and several during a rotation.
 
@@ -61,6 +85,10 @@ class Subscription(msgspec.Struct, frozen=True, kw_only=True):
     signature: SigningMethod = SigningMethod.HMAC
     """How the newest secret signs."""
     tenant: str = ""
+    oauth2: OAuth2Client | None = None
+    """Where the token that deliveries carry comes from."""
+    client_certificate: CertificateWithKey | None = None
+    """What deliveries show an endpoint that asks for a certificate."""
 
     def __post_init__(self) -> None:
         EventPattern.parse(self.pattern)

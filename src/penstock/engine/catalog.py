@@ -37,7 +37,9 @@ class Catalog:
     ) -> None:
         """Open the store and restore its streams and queues; their messages are read in pages when needed."""
         streams, queues = self._store.open()
-        last_lease_id = self._ids.next_value(now_ms)
+        # Leases are numbered from here. Ids of a clock that stands still or was set back are one apart: too near to the
+        # leases of an earlier owner in this process, since a lease with the id of another would replace it.
+        last_lease_id = self._ids.next_start(now_ms)
         shares = self._store.shares()
         for stream_record in streams:
             window_ms = dedup_window_of(stream_record)

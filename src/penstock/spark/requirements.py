@@ -14,7 +14,6 @@ from penstock.spark.errors import SparkUnavailable
 
 LEAST_JAVA = 17
 PACKAGES = ("pyspark", "pyarrow", "pandas", "numpy", "deltalake")
-INSTEAD = "or use `--engine inline`, which needs no Spark"
 _ASK_S = 20
 
 
@@ -55,7 +54,7 @@ def require_spark() -> Java:
     try:
         return find_java()
     except SparkUnavailable as error:
-        remedy = f"install Java {LEAST_JAVA} or newer and set JAVA_HOME to it, {INSTEAD}"
+        remedy = f"install Java {LEAST_JAVA} or newer and set JAVA_HOME to it"
         raise SparkUnavailable(f"Spark needs Java {LEAST_JAVA} or newer: {error.message}; {remedy}") from error
 
 
@@ -63,7 +62,7 @@ def spark_version() -> str:
     """Return the version of PySpark; SparkUnavailable if it, or a package it needs, is missing."""
     missing = [name for name in PACKAGES if find_spec(name) is None]
     if missing:
-        remedy = f"install them with `pip install 'penstock-events[spark]'`, {INSTEAD}"
+        remedy = "install them with `pip install 'penstock-events[spark]'`"
         raise SparkUnavailable(f"Python packages of the pipeline are missing ({', '.join(missing)}); {remedy}")
     try:
         return version("pyspark")

@@ -4,9 +4,10 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
-from penstock.delivery import Answer, ConnectFailed, ConnectionBroken, RequestHead
+from penstock.delivery import Answer, AnswerTimedOut, ConnectFailed, ConnectionBroken, RequestHead
 from penstock.http.server import Headers
 from penstock.sqs.app import SqsApp
+from penstock.sqs.nodes.owners import HOP_S
 from penstock.testing.simulation.chance import Chance
 from penstock.testing.virtual_loop import VirtualProcess
 
@@ -116,6 +117,10 @@ class NodeClient:
         headers = [(name.encode(), value.encode()) for name, value in head.headers]
         headers.append((b"host", head.target.authority.encode()))
         target = head.target
-        return await self._network.ask(
-            target.authority, head.method, target.path.encode(), headers, body, between=not self._own.dead
-        )
+        try:
+            async with asyncio.timeout(HOP_S):
+                return await self._network.ask(
+                    target.authority, head.method, target.path.encode(), headers, body, between=not self._own.dead
+                )
+        except TimeoutError as error:
+            raise AnswerTimedOut(HOP_S) from error

@@ -144,3 +144,16 @@ def test_a_part_without_postgresql_does_not_load_its_driver() -> None:
 def test_completion_is_offered() -> None:
     assert app_module.app._add_completion
     assert "--install-completion" in runner.invoke(app, ["--help"]).output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"), [(("audit", "--since", "24h"), 3), (("golden-day",), 1), (("sql", "select 1"), 1)]
+)
+def test_a_command_of_the_pipeline_without_spark_says_what_to_install(arguments: tuple[str, ...], code: int) -> None:
+    program = "import sys; sys.modules['pyspark'] = None; from penstock.cli.app import main; main()"
+    command = [sys.executable, "-c", program, "pipeline", *arguments]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert ran.returncode == code
+    assert "pip install 'penstock-events[spark]'" in ran.stderr
+    assert "bug" not in ran.stderr
+    assert "--engine" not in ran.stderr  # these have no such option

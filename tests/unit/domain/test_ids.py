@@ -129,6 +129,16 @@ def test_ids_of_a_clock_set_far_back_go_on_from_the_last_one() -> None:
     assert factory.next_value(0) == last + 2
 
 
+@given(nodes, clocks)
+def test_an_id_to_count_on_from_has_a_millisecond_of_its_own(node: int, clock: list[int]) -> None:
+    factory = TsidFactory(node)
+    for now_ms in clock:
+        before = factory.next_value(now_ms)
+        start = factory.next_start(now_ms)
+        assert tsid_time_ms(start) > tsid_time_ms(before)
+        assert factory.next_start(now_ms) - start > PER_MILLISECOND
+
+
 def test_ids_increase_with_a_clock_before_the_epoch() -> None:
     factory = TsidFactory(0)
 

@@ -169,6 +169,22 @@ def test_delivery_counts_of_returned_messages_survive(rig: Rig) -> None:
     assert rig.stored_segments() == 0
 
 
+def test_leases_of_a_store_that_is_opened_again_have_ids_of_their_own_though_the_clock_stands_still(
+    tmp_path: Path,
+) -> None:
+    rig = Rig(tmp_path, policy=QueuePolicy(lease_ms=30_000, keep_leases=True))
+    rig.send(40)
+    before = rig.receive(20)
+    rig.shell.commit(rig.ledger.save_leases(rig.queue(), before))
+    rig.reopen()
+    rig.ledger.restore_leases(rig.now_ms)
+    after = rig.receive(20)
+    assert {entry.lease_id for entry in before}.isdisjoint(entry.lease_id for entry in after)
+    rig.clock.advance(31)
+    assert rig.ids() == [f"m{number}" for number in range(1, 41)]
+    rig.store.close()
+
+
 def test_sequence_numbers_are_never_used_again(rig: Rig) -> None:
     (before,) = rig.send()
     rig.ack(*rig.receive())

@@ -13,7 +13,7 @@ from penstock.cluster.leadership import lease_for
 from penstock.cluster.standby import Alone
 from penstock.domain.errors import InvalidArgument
 from penstock.domain.job import ClaimedJob
-from penstock.domain.job_state import DEFAULT_DISPATCH_POOL
+from penstock.domain.job_state import DEFAULT_DISPATCH_POOL, JobStatus
 from penstock.domain.order import LaneKey, return_pause_s
 from penstock.domain.pace.credit import AwakeStream, CreditBook, CreditLimits
 from penstock.domain.pointer import DispatchMode
@@ -25,6 +25,7 @@ from penstock.events.dispatch.pending_job_poller import ClaimPace
 from penstock.events.dispatch.pointers import Pointers, queue_of
 from penstock.events.dispatch.server import BlockOnErrorChecker, SchedulerRole
 from penstock.events.dispatch.settings import Counts, SchedulerSettings
+from penstock.events.errors import DatabaseFailed
 from penstock.events.store.database import LaneContent, LaneJob
 from penstock.events.store.repository.lane_runs import LaneRow, LaneRun, run_of
 from penstock.events.store.repository.lanes import LaneOwner
@@ -259,6 +260,44 @@ def test_a_lane_that_is_being_published_from_gives_nothing_more_until_then() -> 
         await lanes.take()
         await lanes.publisher.has_room(1)
         assert lanes.queue.waves == [[a1], [a2]]
+
+    on_lanes(9, story)
+
+
+def test_a_lane_that_another_scheduler_claimed_meanwhile_is_left_to_it() -> None:
+    async def story(lanes: Lanes) -> None:
+        await lanes.make("a")
+        table = lanes.rig.jobs.lanes
+        runs = await table.read(lanes.rig.clock.now_ms(), 100, unlimited())
+        other = LaneClaims(table, LaneOwner("other"), SchedulerSettings(), lanes.rig.clock)
+        assert await other.take(runs) == runs
+        assert await lanes.claims.take(runs) == []
+
+    on_lanes(9, story)
+
+
+def test_a_mark_that_failed_is_made_once_more_and_not_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    marks: list[object] = []
+
+    async def story(lanes: Lanes) -> None:
+        table = lanes.rig.jobs.lanes
+        mark_published = table.mark_published
+
+        async def mark(jobs: Sequence[ClaimedJob], *rest: Any) -> None:
+            marks.append(jobs)
+            if len(marks) == 1:
+                raise DatabaseFailed("refused by the test")
+            await mark_published(jobs, *rest)
+
+        monkeypatch.setattr(table, "mark_published", mark)
+        await lanes.make("a")
+        (run,) = await lanes.claims.take(await table.read(lanes.rig.clock.now_ms(), 100, unlimited()))
+        with pytest.raises(DatabaseFailed):
+            await lanes.claims.published(run.jobs, [run.lane])
+        await lanes.claims.settle()
+        await lanes.claims.settle()
+        assert marks == [run.jobs, run.jobs]
+        assert await lanes.rig.status(run.jobs[0].id) is JobStatus.QUEUED
 
     on_lanes(9, story)
 

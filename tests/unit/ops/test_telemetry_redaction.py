@@ -12,6 +12,7 @@ from penstock.ops.telemetry.redaction import is_secret_name, mask_json_secrets, 
         "db_password",
         "client_secret_key",
         "api_key",
+        "privateKey",
         "Cookie",
     ],
 )

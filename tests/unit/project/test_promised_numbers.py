@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from penstock.delivery.http.settings import DeliverySettings
-from penstock.domain import breaker, job_state, order, outcome, pointer
+from penstock.domain import breaker, ids, job_state, limits, order, outcome, pointer
 from penstock.domain.breaker import Breaker
 from penstock.domain.job import Attempt
 from penstock.domain.job_state import JobStatus
@@ -63,6 +63,7 @@ NUMBERS = {
     "a nack is 30 s": (outcome.DEFAULT_DELAY_S, 30),
     "a cascaded one 10 s": (outcome.FAST_FAIL_DELAY_S, 10),
     "a delay is 12 hours at most": (outcome.MAX_DELAY_S, 43_200),
+    "a success is a 200": (outcome.SUCCESS.status, 200),
     # Pools
     "a pool has room for 20 per permit": (pool.CAPACITY_PER_PERMIT, 20),
     "and for 50 at least": (pool.MIN_CAPACITY, 50),
@@ -116,6 +117,19 @@ NUMBERS = {
     "the scheduler is on": (CONFIG.scheduler.enabled, True),
     "it leads for 30 s": (CONFIG.scheduler.lease_ttl_s, 30),
     "and says so every 10 s": (CONFIG.scheduler.lease_renew_s, 10),
+    # Topics and subscriptions
+    "a message has 10 MiB at most": (limits.MAX_MESSAGE_BYTES, 10 * 1024 * 1024),
+    "its attributes keys of 256 bytes": (limits.MAX_ATTRIBUTE_KEY_BYTES, 256),
+    "and values of 1,024": (limits.MAX_ATTRIBUTE_VALUE_BYTES, 1_024),
+    "an ack deadline is 10 s at least": (limits.MIN_ACK_DEADLINE_S, 10),
+    "and 600 s at most": (limits.MAX_ACK_DEADLINE_S, 600),
+    "and 10 s unless chosen": (limits.DEFAULT_ACK_DEADLINE_S, 10),
+    "a filter has 256 bytes": (limits.MAX_FILTER_BYTES, 256),
+    "10,000 messages of a subscription wait": (limits.SUBSCRIPTION_MAX_MESSAGES, 10_000),
+    "or 100 MiB": (limits.SUBSCRIPTION_MAX_BYTES, 100 * 1024 * 1024),
+    "for 7 days": (limits.DEFAULT_RETENTION_S, 7 * 86_400),
+    # Ids
+    "ids count from 2020-01-01": (ids.EPOCH_MS, 1_577_836_800_000),
 }
 
 

@@ -193,8 +193,6 @@ async def test_an_idle_connection_sends_heart_beats(monkeypatch: pytest.MonkeyPa
 
 
 async def test_a_broker_that_gives_no_receipt_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stomp_connection, "ANSWER_S", 0.05)
-
     async def behaviour(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await welcome(reader, writer)
         await reader.read()
@@ -202,6 +200,7 @@ async def test_a_broker_that_gives_no_receipt_is_given_up(monkeypatch: pytest.Mo
     async with broker(behaviour) as address:
         listener = Listener()
         connection = await listener.connect(address)
+        monkeypatch.setattr(stomp_connection, "ANSWER_S", 0.05)
         with pytest.raises(BrokerUnavailable, match="no receipt"):
             await connection.confirmed(connection.request("SEND", {}, b"x"))
         assert connection.is_lost

@@ -152,6 +152,21 @@ async def test_a_pause_ends_after_a_minute_as_there_may_be_messages_for_other_po
 
 
 @on_virtual_time
+async def test_a_pool_that_was_fed_long_ago_does_not_keep_the_polls_for_a_full_one_going() -> None:
+    async with running(pool_p(1), PoolConfiguration("Q", 1)) as rig:
+        rig.mediator.hold("first")
+        rig.source.give(pointer("q", "q", "Q"))
+        await asyncio.sleep(601)
+        rig.source.give(pointer("first"), *(pointer(f"m{number}") for number in range(49)))
+        rig.source.give(pointer("late"))
+        await asyncio.sleep(1)
+
+        assert rig.source.polls_ms == [0, 0]
+        assert rig.source.nacked == {}
+        rig.mediator.let_go("first")
+
+
+@on_virtual_time
 async def test_more_capacity_wakes_the_polls_too() -> None:
     async with running(pool_p(1)) as rig:
         rig.mediator.hold("first")

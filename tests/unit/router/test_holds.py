@@ -3,7 +3,17 @@
 import asyncio
 
 from penstock.domain.outcome import SUCCESS, CircuitOpen, MediationOutcome, MediationResult
-from tests.rigs.router import RouterRig, StagedMediatorScript, on_virtual_time, pointer, pool_p, quiet, running
+from penstock.domain.pointer import MessagePointer
+from tests.rigs.router import (
+    RouterRig,
+    ScriptedMediator,
+    StagedMediatorScript,
+    on_virtual_time,
+    pointer,
+    pool_p,
+    quiet,
+    running,
+)
 
 OPEN_S = 5
 CONCURRENCY = 10
@@ -20,6 +30,17 @@ class Subscribers(StagedMediatorScript):
         if subscription not in ("down", "quick"):
             return None
         return SUCCESS if self.is_up or subscription == "quick" else REFUSED
+
+
+class Elsewhere(ScriptedMediator):
+    """The process endpoint of another machine: it says of the subscription `down` that it is refused."""
+
+    is_up = False
+
+    async def attempt(self, pointer: MessagePointer, attempt: int) -> MediationOutcome | None:
+        await super().attempt(pointer, attempt)
+        is_refused = pointer.group.startswith("down") and not self.is_up
+        return MediationOutcome(MediationResult.SUCCESS, hold_s=OPEN_S) if is_refused else SUCCESS
 
 
 def mediator(rig: RouterRig) -> Subscribers:
@@ -46,6 +67,26 @@ async def test_a_subscription_that_is_refused_has_one_turn_whenever_probes_may_b
         mediator(rig).is_up = True
         await asyncio.sleep(OPEN_S + 1)
         assert len(rig.source.acked) == 150
+
+
+@on_virtual_time
+async def test_a_subscription_that_the_process_endpoint_refuses_waits_in_the_pool_too() -> None:
+    async with running(pool_p(CONCURRENCY, shared=True), takes_s=0.01, mediator=Elsewhere) as rig:
+        rig.source.give(*(pointer(f"m{number}", f"down:{number}") for number in range(60)))
+        await asyncio.sleep(1)
+        at_first = turns(rig, "down")
+        rig.source.give(*(pointer(f"q{number}", f"quick:{number}") for number in range(50)))
+        await asyncio.sleep(4 * OPEN_S)
+
+        assert 0 < at_first <= CONCURRENCY
+        assert 0 < turns(rig, "down") - at_first <= 4
+        assert turns(rig, "quick") == 50
+
+        assert isinstance(rig.mediator, Elsewhere)
+        rig.mediator.is_up = True
+        await asyncio.sleep(OPEN_S + 1)
+        assert turns(rig, "down") == 60
+        assert len(rig.source.acked) == 110
 
 
 @on_virtual_time

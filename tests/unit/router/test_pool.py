@@ -463,6 +463,7 @@ async def test_the_times_of_a_message_with_several_attempts_are_those_of_all_of_
         rig.source.give(pointer("b", "b"), pointer("c", "c"))
         await rig.idle()
         assert (counts.processing.total, counts.waiting.total) == (2.5, 0.5)
+        assert rig.pool().average_processing_ms == pytest.approx(2500 / 3)
 
 
 @on_virtual_time
@@ -478,8 +479,9 @@ async def test_the_rate_limit_counts_each_time_that_it_holds_the_pool_back() -> 
 @on_virtual_time
 async def test_the_log_says_what_happens_to_a_batch_and_group(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "penstock.router")
-    async with running(takes_s=0.5, script={"b": [FAILED_AT_ONCE]}) as rig:
+    async with running(takes_s=0.5, script={"b": [FAILED_AT_ONCE], "d": [SERVER_ERROR] * 3}) as rig:
         rig.source.give(*(pointer(each, "g") for each in "abc"))
+        rig.source.give(pointer("d", "h"))
         await rig.idle()
 
     said = [(record.levelname, record.getMessage()) for record in caplog.records]
@@ -489,6 +491,7 @@ async def test_the_log_says_what_happens_to_a_batch_and_group(caplog: pytest.Log
         ("DEBUG", f"message a leaves batch and group {batch}, which has 2"),
         ("WARNING", f"batch and group {batch} has failed: its later messages return to their queue"),
         ("WARNING", f"message c returns to its queue, to keep order: batch and group {batch} has failed"),
+        ("INFO", "message d returns to its queue for 30 s: answered 500"),
         ("DEBUG", f"batch and group {batch} is finished"),
     ):
         assert line in said

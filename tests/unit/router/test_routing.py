@@ -123,6 +123,8 @@ async def test_all_of_a_pools_messages_have_room_or_none_has() -> None:
         [warning] = rig.warned(WarningCode.QUEUE_FULL)
         assert warning.severity is WarningSeverity.WARN
         assert rig.pool().queued == 40
+        [queue] = rig.router.queues()
+        assert (queue.received, queue.nacked) == (40 + 12 + 1, 11)
         rig.mediator.let_go("first")
 
 

@@ -257,6 +257,12 @@ def test_lists_are_ordered_by_index_and_may_have_holes() -> None:
     assert query_protocol.parse(parameters, b"", "u")[1] == model.UntagQueueRequest("u", ["a", "b", "c"])
 
 
+@pytest.mark.parametrize(("parameters", "keys"), [("TagKeys=", [""]), ("TagKeys=&TagKey.1=a", ["a"])])
+def test_botocore_writes_an_empty_list_by_its_name_in_the_service_model(parameters: str, keys: list[str]) -> None:
+    _, request = query_protocol.parse(b"Action=UntagQueue", parameters.encode(), "u")
+    assert request == model.UntagQueueRequest("u", keys)
+
+
 def test_an_attribute_of_a_message_may_come_without_an_index() -> None:
     parameters = (
         "Action=SendMessage&MessageBody=b&MessageAttribute.Name=n"
@@ -276,8 +282,10 @@ def test_a_batch_without_entries_is_left_to_the_action() -> None:
     [
         ("Action=SendMessage", "MessageBody"),
         ("Action=SetQueueAttributes", "Attribute.Name"),
-        ("Action=UntagQueue", "TagKey"),
-        ("Action=AddPermission&Label=l&ActionName.1=*", "AWSAccountId"),
+        ("Action=UntagQueue", "TagKeys"),
+        ("Action=TagQueue", "Tags"),
+        ("Action=AddPermission&Label=l&ActionName.1=*", "AWSAccountIds"),
+        ("Action=AddPermission&Label=l&AWSAccountId.1=1", "Actions"),
         ("Action=TagQueue&Tag.1.Value=v", "Tag.1.Key"),
         ("Action=TagQueue&Tag.1.Key=v", "Tag.1.Value"),
         ("Action=SendMessageBatch&SendMessageBatchRequestEntry.1.MessageBody=b", "SendMessageBatchRequestEntry.1.Id"),

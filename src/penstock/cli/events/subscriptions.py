@@ -1,66 +1,54 @@
 """`penstock subscriptions`: which events are delivered, and where."""
 
-import json
-import re
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
 from penstock.cli.events.connection import connect, subscription_of
 from penstock.cli.events.publish import Attributes, ContentTypeOption, DataOption, Subject, read_data
+from penstock.cli.events.subscription_options import (
+    TARGET_HELP,
+    Body,
+    ClientCert,
+    ClientKey,
+    DeadLetters,
+    Filters,
+    OAuth2Audience,
+    OAuth2ClientId,
+    OAuth2Scope,
+    OAuth2Secret,
+    OAuth2Url,
+    Retry,
+    Signature,
+    Target,
+    Timeout,
+    Unkeyed,
+    certificate_of,
+    delivery_options,
+    oauth2_of,
+    read_secret,
+)
 from penstock.cli.failures import FAILURE
 from penstock.cli.family import examples, family
 from penstock.cli.output import print_json, print_table, printable, yes_or_no
-from penstock.cli.parameters import ApiEndpoint, AsJson, Headers, HighPriority, Mode, Pool, Tenant, Yes, given, pairs
+from penstock.cli.parameters import (
+    ApiEndpoint,
+    AsJson,
+    Headers,
+    HighPriority,
+    Mode,
+    Pool,
+    Tenant,
+    Yes,
+    given,
+    pairs,
+)
 
 if TYPE_CHECKING:
     from penstock.client import Match, Penstock, Subscription
 
-Which: TypeAlias = Annotated[str, typer.Argument(metavar="NAME|ID", help="The subscription, by its name or its id.")]
-TARGET_HELP = "Where to deliver events: a URL, topic:NAME or sqs:NAME."
-Target: TypeAlias = Annotated[str, typer.Option(metavar="TARGET", help=TARGET_HELP)]
-Filters: TypeAlias = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--filter",
-        metavar="K=V,…|EXPRESSION",
-        help="Only events whose attribute has one of the values, or that meet an expression such as "
-        "'data.total >= 100'; repeatable, and all must hold.",
-    ),
-]
-Retry: TypeAlias = Annotated[
-    str | None, typer.Option("--retry", metavar="S,S,…", help="Seconds to wait after each failed attempt.")
-]
-Timeout: TypeAlias = Annotated[
-    float | None, typer.Option("--timeout", metavar="S", help="Seconds that the endpoint has to answer.")
-]
-Unkeyed: TypeAlias = Annotated[
-    str | None,
-    typer.Option("--unkeyed", metavar="none|ordered", help="Whether events without a key are delivered in order."),
-]
-Signature: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        "--signature",
-        metavar="hmac|ed25519",
-        help="Sign with a secret that the receiver has too, or with a private key whose public key it verifies with.",
-    ),
-]
-Body: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        "--body",
-        metavar="cloudevent|binary|slack",
-        help="What is sent: the event as JSON; its data, with the rest in ce- headers; a text for a chat.",
-    ),
-]
-DeadLetters: TypeAlias = Annotated[
-    str | None,
-    typer.Option("--dead-letter-topic", metavar="TOPIC", help="Topic, or sqs:NAME, that gets a copy of failed events."),
-]
 
-# An attribute and values, as in region=eu; in an expression = never stands alone.
-_VALUES = re.compile(r"\w+=(?!=)")
+Which: TypeAlias = Annotated[str, typer.Argument(metavar="NAME|ID", help="The subscription, by its name or its id.")]
 
 app = family(
     "Manage subscriptions: which events are delivered, and where.",
@@ -95,6 +83,8 @@ def list_subscriptions(ctx: typer.Context, endpoint: ApiEndpoint = None, as_json
         "--filter \"data.total >= 100 and data.currency in ('EUR', 'USD')\"",
         "penstock subscriptions create partner --pattern 'orders:**' --target https://partner.example "
         "--signature ed25519",
+        "penstock subscriptions create erp --pattern 'orders:**' --target https://erp.example/hook "
+        "--oauth2-url https://id.example/token --oauth2-client penstock --oauth2-secret - --client-cert erp.pem",
     )
 )
 def create(
@@ -123,14 +113,24 @@ def create(
         ),
     ] = None,
     signature: Signature = None,
+    oauth2_url: OAuth2Url = None,
+    oauth2_client: OAuth2ClientId = None,
+    oauth2_secret: OAuth2Secret = None,
+    oauth2_scope: OAuth2Scope = None,
+    oauth2_audience: OAuth2Audience = None,
+    client_cert: ClientCert = None,
+    client_key: ClientKey = None,
     tenant: Tenant = None,
     endpoint: ApiEndpoint = None,
     as_json: AsJson = False,
 ) -> None:
     """Create a subscription; the secret that signs its deliveries is shown only now."""
-    options = _options(filters, mode, pool, unkeyed, high_priority, retry, timeout_s, header, dead_letter_topic, body)
-    if secret == "-":
-        secret = typer.get_text_stream("stdin").readline().strip()
+    secret = read_secret(secret)
+    options = delivery_options(
+        filters, mode, pool, unkeyed, high_priority, retry, timeout_s, header, dead_letter_topic, body
+    )
+    options |= oauth2_of(oauth2_url, oauth2_client, oauth2_secret, oauth2_scope, oauth2_audience)
+    options |= certificate_of(client_cert, client_key)
     more = given(tenant=tenant, secret=secret, signature=signature)
     with connect(ctx, endpoint) as client:
         made = client.subscribe(name, pattern, target, **options, **more)
@@ -165,11 +165,30 @@ def update(
     header: Headers = None,
     dead_letter_topic: DeadLetters = None,
     body: Body = None,
+    oauth2_url: OAuth2Url = None,
+    oauth2_client: OAuth2ClientId = None,
+    oauth2_secret: OAuth2Secret = None,
+    oauth2_scope: OAuth2Scope = None,
+    oauth2_audience: OAuth2Audience = None,
+    client_cert: ClientCert = None,
+    client_key: ClientKey = None,
+    no_oauth2: Annotated[bool, typer.Option("--no-oauth2", help="Send no OAuth2 token any more.")] = False,
+    no_client_cert: Annotated[
+        bool, typer.Option("--no-client-cert", help="Show no client certificate any more.")
+    ] = False,
     endpoint: ApiEndpoint = None,
     as_json: AsJson = False,
 ) -> None:
     """Change the options that are given; headers and filters are replaced as a whole."""
-    options = _options(filters, mode, pool, unkeyed, high_priority, retry, timeout_s, header, dead_letter_topic, body)
+    options = delivery_options(
+        filters, mode, pool, unkeyed, high_priority, retry, timeout_s, header, dead_letter_topic, body
+    )
+    options |= oauth2_of(oauth2_url, oauth2_client, oauth2_secret, oauth2_scope, oauth2_audience)
+    options |= certificate_of(client_cert, client_key)
+    if no_oauth2:
+        options["oauth2"] = None
+    if no_client_cert:
+        options["client_certificate"] = None
     changes = given(name=name, pattern=pattern, target=target)
     if not changes and not options:
         raise typer.BadParameter("there is nothing to change: give an option such as --target")
@@ -332,57 +351,6 @@ def _why(subscription: "Subscription", event_type: str, match: "Match") -> str:
     conditions = [f"{each.attribute} {each.comparison} {','.join(each.values)}".strip() for each in subscription.filter]
     wanted = " and ".join([*conditions, *([subscription.filter_expression] if subscription.filter_expression else [])])
     return f"it does not match: the filter is {wanted}"
-
-
-def _options(
-    filters: list[str] | None,
-    mode: str | None,
-    pool: str | None,
-    unkeyed: str | None,
-    high_priority: bool | None,
-    retry: str | None,
-    timeout_s: float | None,
-    header: list[str] | None,
-    dead_letter_topic: str | None,
-    body: str | None,
-) -> dict[str, Any]:
-    return given(
-        **_filters(filters),
-        mode=mode,
-        pool=pool,
-        unkeyed=unkeyed,
-        high_priority=high_priority,
-        retry_delays_s=None if retry is None else _delays(retry),
-        timeout_s=timeout_s,
-        headers=pairs(header, "--header") if header else None,
-        dead_letter_topic=dead_letter_topic,
-        body=body,
-    )
-
-
-def _filters(given: list[str] | None) -> dict[str, Any]:
-    """Return both kinds of filters, which replace the previous ones together; an empty one removes them."""
-    if given is None:
-        return {}
-    from penstock.client import Comparison, Condition
-
-    lists = [text for text in given if _VALUES.match(text)]
-    expressions = [text for text in given if text.strip() and text not in lists]
-    conditions = [
-        Condition(attribute, Comparison.IN, tuple(values.split(",")))
-        for attribute, values in pairs(lists, "--filter").items()
-    ]
-    together = " and ".join(f"({text})" for text in expressions) if len(expressions) > 1 else "".join(expressions)
-    return {"filter": conditions, "filter_expression": together}
-
-
-def _delays(text: str) -> list[float]:
-    try:
-        return [float(json.loads(part)) for part in text.split(",") if part.strip()]
-    except (ValueError, TypeError) as error:
-        raise typer.BadParameter(
-            f"{text!r} is not a list of seconds such as 5,60,3600", param_hint="--retry"
-        ) from error
 
 
 def _id(client: "Penstock", which: str) -> str:

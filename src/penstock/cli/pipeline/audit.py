@@ -71,10 +71,13 @@ def audit(
 
     Exit code 0: no promise was broken. 1: one was, and the rows that prove it are shown. 3: the audit failed.
     """
+    from penstock.spark.requirements import require_spark
+
     config = load_config(ctx)
-    window = _window(config, since, until, subscription, tolerance)
-    place = database_of(config, data, database)
     try:
+        require_spark()
+        window = _window(config, since, until, subscription, tolerance)
+        place = database_of(config, data, database)
         settings = session_settings(config, master, conf, app_name="penstock-audit")
         result = _audited(place, settings, window, most, config.pipeline.checkpoint)
     except PenstockError as error:
@@ -107,6 +110,9 @@ def golden_day(
     """
     if keep is not None and keep.exists() and any(keep.iterdir()):
         raise typer.BadParameter(f"{keep} is not empty: name a new directory", param_hint="--keep")
+    from penstock.spark.requirements import require_spark
+
+    require_spark()
     from tempfile import TemporaryDirectory
     from urllib.parse import quote
 
@@ -173,9 +179,6 @@ def _window(
 def _audited(
     place: "SparkDatabase", settings: "SessionSettings", window: "AuditWindow", most: int, checkpoint: str
 ) -> "AuditResult":
-    from penstock.spark.requirements import require_spark
-
-    require_spark()
     import msgspec
 
     from penstock.history.audit.audit import SPARK_SETTINGS, audit_database

@@ -159,11 +159,18 @@ def cluster(
 ) -> None:
     """Measure SQS on 1, 2 and 3 nodes and 1 and 2 databases: rates, cost of passing on, take-over, lost, doubled.
 
-    All nodes share this machine, so compare costs, not rates. The last line of `--json` is one JSON object.
+    All nodes share this machine, so compare costs, not rates. Takes two to four minutes; Ctrl-C shows the figures
+    measured so far. The last line of `--json` is one JSON object.
     """
-    from penstock.tools.bench.cluster import bench_cluster
+    from penstock.tools.bench.cluster.cluster import ClusterBench
 
-    _print(bench_cluster(rounds, database, _show_step), as_json)
+    run = ClusterBench(rounds, _show_step)
+    try:
+        run.run(database)
+    except KeyboardInterrupt as interrupt:
+        _print(run.figures, as_json)
+        raise typer.Exit(130) from interrupt
+    _print(run.figures, as_json)
 
 
 app.command("end-to-end", epilog=EXAMPLES)(end_to_end)

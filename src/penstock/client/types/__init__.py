@@ -2,6 +2,7 @@
 
 from penstock.client.types.change import CallerView, ChangeList, ChangeQuery, ChangeView
 from penstock.client.types.cluster import ClusterNode, ClusterShard, ClusterView
+from penstock.client.types.credentials import ClientCertificate, ClientCertificateView, OAuth2
 from penstock.client.types.event import CloudEvent, CloudEventOrBatch, EventReceipt, EventReceipts, EventView
 from penstock.client.types.event_type import (
     DataCheck,
@@ -101,6 +102,8 @@ __all__ = [
     "ChangeList",
     "ChangeQuery",
     "ChangeView",
+    "ClientCertificate",
+    "ClientCertificateView",
     "CloudEvent",
     "CloudEventOrBatch",
     "ClusterNode",
@@ -153,6 +156,7 @@ __all__ = [
     "NewJobs",
     "NewPortalLink",
     "NewSubscription",
+    "OAuth2",
     "OldestAges",
     "PageQuery",
     "PartHealth",

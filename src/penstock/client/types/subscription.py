@@ -6,6 +6,7 @@ from typing import Annotated
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from penstock.client.types.credentials import ClientCertificate, ClientCertificateView, OAuth2
 from penstock.client.types.fields import Name, Text
 from penstock.domain.job_state import DEFAULT_CONCURRENCY, DEFAULT_TIMEOUT_S
 from penstock.domain.matching import Condition
@@ -52,10 +53,12 @@ class NewSubscription(
     body: BodyFormat = BodyFormat.CLOUDEVENT
     signature: SigningMethod | None = None
     tenant: Name | None = None
+    oauth2: OAuth2 | None = None
+    client_certificate: ClientCertificate | None = None
 
 
 class SubscriptionChange(msgspec.Struct, frozen=True, rename="camel", kw_only=True, forbid_unknown_fields=True):
-    """What to change; a dead-letter topic of null removes it, and a pool of null is the subscription's own."""
+    """What to change; null removes a dead-letter topic, OAuth2 or a certificate; a pool of null is its own."""
 
     name: Name | UnsetType = UNSET
     pattern: Name | UnsetType = UNSET
@@ -71,6 +74,8 @@ class SubscriptionChange(msgspec.Struct, frozen=True, rename="camel", kw_only=Tr
     headers: Mapping[str, str] | UnsetType = UNSET
     dead_letter_topic: Name | UnsetType | None = UNSET
     body: BodyFormat | UnsetType = UNSET
+    oauth2: OAuth2 | UnsetType | None = UNSET
+    client_certificate: ClientCertificate | UnsetType | None = UNSET
 
 
 class SubscriptionView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
@@ -99,6 +104,9 @@ class SubscriptionView(msgspec.Struct, frozen=True, rename="camel", kw_only=True
     tenant: str
     secrets: int
     """The number of secrets that sign its deliveries: two during a rotation."""
+    oauth2: OAuth2 | None = None
+    """Where its tokens come from, with the secret masked."""
+    client_certificate: ClientCertificateView | None = None
 
 
 class SubscriptionMade(msgspec.Struct, frozen=True):

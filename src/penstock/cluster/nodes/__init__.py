@@ -2,7 +2,7 @@
 
 from penstock.cluster.nodes.keeper import ShardKeeper
 from penstock.cluster.nodes.membership import UNREACHABLE, NodeMembership
-from penstock.cluster.nodes.part import NodeIdentity, identify, taking_part, until_stop
+from penstock.cluster.nodes.part import NodeIdentity, identify, renewed, taking_part, until_stop
 from penstock.cluster.nodes.rates import RatePermits
 from penstock.cluster.nodes.registry import Before, Registry
 from penstock.cluster.nodes.spread import Node
@@ -19,6 +19,7 @@ __all__ = [
     "ShardKeeper",
     "go_by_database",
     "identify",
+    "renewed",
     "taking_part",
     "until_stop",
 ]

@@ -12,7 +12,7 @@ from penstock.client.types import ClusterNode, ClusterView
 from penstock.cluster.errors import NodeNameTaken
 from penstock.cluster.nodes.registry import Before, Registry
 from penstock.cluster.nodes.spread import Node, View
-from penstock.edge.clock import Clock, FollowedClock
+from penstock.edge.clock import Clock, FollowedClock, steady_seconds
 from penstock.engine import StoreFailed
 
 log = logging.getLogger(__name__)
@@ -38,6 +38,7 @@ class NodeMembership:
         self._thread: Thread | None = None
         self._changed = asyncio.Event()
         self._clock: FollowedClock | None = None
+        self._renewed_s = steady_seconds()
         self.view = View()
         self.refused: str | None = None
         """Why this node must end: another process has its name."""
@@ -54,6 +55,11 @@ class NodeMembership:
         assert self._clock is not None
         return self._clock
 
+    @property
+    def is_renewed(self) -> bool:
+        """Whether the other nodes count this one as live, for certain: the database has answered within the lease."""
+        return steady_seconds() - self._renewed_s < self._ttl_s
+
     async def shards(self) -> list[str]:
         """Return the names of the part's shards."""
         return await asyncio.to_thread(self._told.shards)
@@ -61,8 +67,7 @@ class NodeMembership:
     async def join(self, me: Node) -> None:
         """Become a live node."""
         self._me = me
-        view = await asyncio.to_thread(self._watched.renew, me, self._ttl_s)
-        self._see(view)
+        self._see(await asyncio.to_thread(self._renew_row, me))
         await self.tell(Registry.announce)
         self._thread = Thread(target=self._keep, name="penstock-membership", daemon=True)
         self._thread.start()
@@ -125,6 +130,12 @@ class NodeMembership:
 
     # In the thread
 
+    def _renew_row(self, me: Node) -> View:
+        asked_s = steady_seconds()
+        view = self._watched.renew(me, self._ttl_s)
+        self._renewed_s = asked_s
+        return view
+
     def _keep(self) -> None:
         listening = False
         while not self._ended.is_set() and self._me is not None:
@@ -133,7 +144,7 @@ class NodeMembership:
                 if not listening:
                     self._watched.listen()
                     listening = True
-                view = self._watched.renew(me, self._ttl_s)
+                view = self._renew_row(me)
                 if self._clock is not None:
                     self._clock.ask()
                 self._loop.call_soon_threadsafe(self._see, view)

@@ -14,6 +14,7 @@ from penstock.cluster.nodes.membership import NodeMembership
 from penstock.cluster.nodes.registry import Registry
 from penstock.cluster.nodes.spread import Node
 from penstock.engine import StoreFailed
+from penstock.http.api import CheckResult
 
 _LOOK_S = 0.5
 _NUMBERED_NODES = 128
@@ -63,3 +64,9 @@ async def until_stop(stop: asyncio.Event, membership: NodeMembership) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(_LOOK_S):
                 await stop.wait()
+
+
+def renewed(membership: NodeMembership) -> CheckResult:
+    """Return whether this node is ready to serve as one: cut off from the database it owns nothing for certain."""
+    is_renewed = membership.is_renewed
+    return CheckResult(is_renewed, "renewed" if is_renewed else "the database of the cluster does not answer")

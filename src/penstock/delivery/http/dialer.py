@@ -11,7 +11,7 @@ from penstock.delivery.errors import ConnectFailed, ConnectTimedOut
 from penstock.delivery.http.connection import Connection, ConnectionOwner
 from penstock.delivery.http.http1 import Http1Connection
 from penstock.delivery.http.http2 import Http2Connection
-from penstock.delivery.http.proxy import is_name, open_tunnel, proxy_origin
+from penstock.delivery.http.proxy import Proxy, is_name, open_tunnel, proxy_of
 from penstock.delivery.http.request import Origin
 from penstock.delivery.http.settings import HttpClientSettings
 from penstock.ops.config import HttpVersion
@@ -24,7 +24,7 @@ class Dialer:
         self._guard = guard
         self._settings = settings
         self._given_tls = tls
-        self._proxy = proxy_origin(settings.proxy)
+        self._proxy = proxy_of(settings.proxy)
 
     @cached_property
     def _tls(self) -> ssl.SSLContext:
@@ -47,14 +47,14 @@ class Dialer:
         loop = asyncio.get_running_loop()
         end_s = loop.time() + self._settings.connect_timeout_s
         proxy = self._proxy if is_name(origin.host) else None
-        guard, place = (self._guard, origin) if proxy is None else (AnyAddress(), proxy)
+        guard, place = (self._guard, origin) if proxy is None else (AnyAddress(), proxy.origin)
         addresses = await guard.addresses(place.host, place.port)
         failure: OSError | None = None
         for tried, address in enumerate(addresses):
             try:
                 # Each address gets its share of the remaining time, so that a dead one does not use all of it.
                 async with asyncio.timeout((end_s - loop.time()) / (len(addresses) - tried)):
-                    return await self._connect(address, origin, owner, tunnel=proxy is not None)
+                    return await self._connect(address, origin, owner, proxy)
             except OSError as error:  # TimeoutError is one
                 failure = error
         if isinstance(failure, TimeoutError):
@@ -62,7 +62,7 @@ class Dialer:
         raise ConnectFailed(f"cannot connect to {place.host}:{place.port}: {failure}") from failure
 
     async def _connect(
-        self, address: SocketAddress, origin: Origin, owner: ConnectionOwner, *, tunnel: bool
+        self, address: SocketAddress, origin: Origin, owner: ConnectionOwner, proxy: Proxy | None
     ) -> Connection:
         loop = asyncio.get_running_loop()
         sock = socket.socket(socket.AF_INET if len(address) == 2 else socket.AF_INET6, socket.SOCK_STREAM)
@@ -70,8 +70,8 @@ class Dialer:
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             await loop.sock_connect(sock, address)
-            if tunnel:
-                await open_tunnel(sock, origin)
+            if proxy is not None:
+                await open_tunnel(sock, origin, proxy.authorization)
             else:
                 self._guard.check_peer(sock)
             _, protocol = await loop.create_connection(

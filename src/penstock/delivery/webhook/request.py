@@ -21,10 +21,11 @@ from penstock.domain.job_state import DEFAULT_TIMEOUT_S
 from penstock.domain.limits import SECOND_MS
 from penstock.domain.replay import original_id
 from penstock.domain.signing import ID_HEADER, TIMESTAMP_HEADER, Signature, sign
-from penstock.domain.subscription import BodyFormat, Subscription
+from penstock.domain.subscription import BodyFormat, CertificateWithKey, OAuth2Client, Subscription
 from penstock.ops.telemetry import NoSpans, Spans
 
 SPEC_VERSION = "1.0"
+AUTHORIZATION = "authorization"
 CONTENT_TYPE = "application/cloudevents+json; charset=utf-8"
 JOB_HEADER = "penstock-job"
 EVENT_HEADER = "penstock-event"
@@ -69,6 +70,8 @@ class DeliveryRequest(msgspec.Struct, frozen=True):
     body: bytes
     signature: Signature | None
     timeout_s: float
+    oauth2: OAuth2Client | None = None
+    certificate: CertificateWithKey | None = None
 
 
 def delivery_request(
@@ -97,11 +100,15 @@ def delivery_request(
     if signature is None:
         changing |= {ID_HEADER: webhook_id, TIMESTAMP_HEADER: str(now_s)}
     users = job.headers if subscription is None else {**subscription.headers, **job.headers}
-    fixed = _fixed_head(job.target, tuple(users.items()), envelope.content_type, tuple(changing))
+    replaced = tuple(changing)
+    if subscription is not None and subscription.oauth2 is not None:
+        replaced += (AUTHORIZATION,)
+    fixed = _fixed_head(job.target, tuple(users.items()), envelope.content_type, replaced)
     head = fixed.with_values(tuple(changing.items()))
-    return DeliveryRequest(
-        head, envelope.body, signature, DEFAULT_TIMEOUT_S if subscription is None else subscription.timeout_s
-    )
+    if subscription is None:
+        return DeliveryRequest(head, envelope.body, signature, DEFAULT_TIMEOUT_S)
+    credentials = subscription.oauth2, subscription.client_certificate
+    return DeliveryRequest(head, envelope.body, signature, subscription.timeout_s, *credentials)
 
 
 @lru_cache(maxsize=4096)

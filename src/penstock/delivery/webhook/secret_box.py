@@ -1,4 +1,4 @@
-"""Signing secrets and header values of subscriptions and jobs, encrypted where they are stored (AES-256-GCM).
+"""Secrets and header values of subscriptions and jobs, encrypted where they are stored (AES-256-GCM).
 
 A sealed value is `sealed:v1:KEY:TEXT`: the name of the key, which is part of its hash, and nonce with ciphertext in
 base64. The id of the subscription or job is authenticated too, so that a value that was moved to another row cannot be
@@ -9,7 +9,7 @@ Values stay sealed in memory, in Spark and in the API; they are opened for a del
 import binascii
 import re
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
@@ -157,12 +157,29 @@ def _name_of(key: bytes) -> str:
 
 
 def _is_sealed(subscription: Subscription) -> bool:
-    return any(value.startswith(SEALED) for value in (*subscription.secrets, *subscription.headers.values()))
+    return any(value.startswith(SEALED) for value in _values(subscription))
+
+
+def _values(subscription: Subscription) -> Iterator[str]:
+    """Yield what is sealed."""
+    yield from subscription.secrets
+    yield from subscription.headers.values()
+    if subscription.oauth2 is not None:
+        yield subscription.oauth2.client_secret
+    if subscription.client_certificate is not None:
+        yield subscription.client_certificate.private_key
 
 
 def _replaced(subscription: Subscription, replace: Callable[[str], str]) -> Subscription:
+    oauth2, certificate = subscription.oauth2, subscription.client_certificate
+    if oauth2 is not None:
+        oauth2 = msgspec.structs.replace(oauth2, client_secret=replace(oauth2.client_secret))
+    if certificate is not None:
+        certificate = msgspec.structs.replace(certificate, private_key=replace(certificate.private_key))
     return msgspec.structs.replace(
         subscription,
         secrets=tuple(map(replace, subscription.secrets)),
         headers={name: replace(value) for name, value in subscription.headers.items()},
+        oauth2=oauth2,
+        client_certificate=certificate,
     )

@@ -23,7 +23,7 @@ from penstock.domain.event import StoredEvent
 from penstock.domain.job import Attempt, DispatchJob
 from penstock.domain.job_state import JobStatus
 from penstock.domain.limits import SECOND_MS
-from penstock.domain.outcome import AttemptOutcome, MediationOutcome, error_text
+from penstock.domain.outcome import AttemptOutcome, CircuitOpen, MediationOutcome, error_text
 from penstock.domain.subscription import Subscription
 from penstock.edge.clock import Clock, wall_ms
 from penstock.edge.randomness import random_share
@@ -111,10 +111,10 @@ class Processor:
         begin = start.begin
         if begin.what is Beginning.BEGUN and begin.job is not None:
             try:
-                await self._deliver(begin.job, start, permit)
+                hold_s = await self._deliver(begin.job, start, permit)
             finally:
                 self._deliveries.is_over(begin.job)
-            return ACK
+            return ACK if hold_s is None else Processed(True, hold_seconds=hold_s)
         self._metrics.not_begun(begin.what)
         answer = self._not_begun(job_id, begin)
         return None if begin.what is Beginning.UNKNOWN else answer
@@ -126,7 +126,8 @@ class Processor:
         # The delivery that is under way may fail, so the pointer stays.
         return Processed(False, BUSY_DELAY_S) if begin.what is Beginning.BUSY else ACK
 
-    async def _deliver(self, job: DispatchJob, start: DeliveryStart, permit: RequestPermit) -> None:
+    async def _deliver(self, job: DispatchJob, start: DeliveryStart, permit: RequestPermit) -> int | None:
+        """Deliver a job; return for how long its subscription is refused, if its breaker is open."""
         context = _JobContext(job, start.begin.event, None)
         try:
             context = await self._loaded(job, start)
@@ -136,7 +137,7 @@ class Processor:
                 delivery = await self._messages.deliver(job, context.event)
                 permit.give_back()
                 await self._conclude(context, delivery, began_ms)
-                return
+                return None
             opened = self._courier.secret_box.opened_job(job) if job.headers else job
             request = delivery_request(opened, context.event, context.subscription, wall_ms(self._clock), self._spans)
         except (NotFound, InvalidArgument, SecretUnreadable) as error:
@@ -148,6 +149,8 @@ class Processor:
             delivery = await self._courier.deliver(request)
         permit.give_back(delivery.outcome if context.is_for_subscribed_target else None)
         await self._conclude(context, delivery, began_ms)
+        refusal = delivery.outcome.error
+        return refusal.retry_s if isinstance(refusal, CircuitOpen) and context.is_for_subscribed_target else None
 
     async def _loaded(self, job: DispatchJob, start: DeliveryStart) -> "_JobContext":
         event, subscription = start.begin.event, None
@@ -228,10 +231,14 @@ def _log_failure(context: "_JobContext", attempt: Attempt, judgement: Judgement,
 
 
 class Processed(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What happens to the pointer: it leaves the queue, or returns after the delay."""
+    """What happens to the pointer: it leaves the queue, or returns after the delay.
+
+    `hold_seconds` is how long the breaker refuses the other jobs of its subscription, too.
+    """
 
     ack: bool
     delay_seconds: int | None = None
+    hold_seconds: int | None = None
 
 
 ACK = Processed(True)

@@ -278,11 +278,11 @@ def proxy_url() -> Kind[str]:
     """Return the kind of the URL of an HTTP proxy, or none."""
 
     def check(value: object) -> str:
-        return _require(
-            _line(value), lambda url: not url or re.fullmatch(r"http://[\w.-]+:[0-9]{1,5}/?", url) is not None
-        )
+        credentials = r"([^\s/?#@:]+(:[^\s/?#@]*)?@)?"
+        form = rf"http://{credentials}[\w.-]+:[0-9]{{1,5}}/?"
+        return _require(_line(value), lambda url: not url or re.fullmatch(form, url) is not None)
 
-    return Kind("http://HOST:PORT, or empty", check, check, str)
+    return Kind("http://USER:PASSWORD@HOST:PORT, or empty", check, check, mask_whole_url)
 
 
 def _line(value: object) -> str:

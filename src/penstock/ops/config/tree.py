@@ -301,7 +301,8 @@ class EgressSettings:
         "",
         kinds.proxy_url(),
         "HTTP proxy through which webhooks leave to hosts that have a name; it resolves the name and decides which "
-        "networks are reached. Addresses and localhost are connected to directly.",
+        "networks are reached. Addresses and localhost are connected to directly. A user name and a password in it are "
+        "percent-encoded.",
     )
 
 

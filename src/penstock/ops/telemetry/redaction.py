@@ -4,7 +4,7 @@ import re
 
 MASK = "***"
 
-_SECRET_ANYWHERE = ("authorization", "password", "passwd", "secret")
+_SECRET_ANYWHERE = ("authorization", "password", "passwd", "secret", "privatekey")
 _SECRET_AT_END = ("token", "tokens", "apikey", "accesskey", "cookie")
 # Up to the last @ before the path: a password with an unescaped @ must not leak its second half.
 _URL_PASSWORD = re.compile(r"(://[^\s/?#:@]*:)[^\s/?#]*@")
@@ -12,7 +12,7 @@ _WHOLE_URL_PASSWORD = re.compile(r"(://[^:@]*:).*@", re.DOTALL)
 # A quoted value may lack its end, if the text was shortened; a list may contain several.
 _NAMED_SECRET = re.compile(
     r"""(?isx)
-    ( (?: authorization | passw(?:or)?d | secrets? | tokens? | api[_-]?key | cookie ) ["']? \s*[=:]\s* )
+    ( (?: authorization | passw(?:or)?d | secrets? | tokens? | (?:api|private)[_-]?key | cookie ) ["']? \s*[=:]\s* )
     (?:
         \[ (?: [\s,]* (?: "(?:[^"\\]|\\.)*+"? | '(?:[^'\\]|\\.)*+'? | [^\s,\]"']++ ) )*+ \]?
         | " (?:[^"\\]|\\.)*+ "?

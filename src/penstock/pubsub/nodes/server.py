@@ -7,7 +7,7 @@ import msgspec
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from penstock.cluster.nodes import Node, NodeMembership, taking_part, until_stop
+from penstock.cluster.nodes import Node, NodeMembership, renewed, taking_part, until_stop
 from penstock.domain.errors import FailedPrecondition
 from penstock.domain.ids import TsidFactory
 from penstock.edge.clock import Clock
@@ -108,4 +108,5 @@ def _probes(membership: NodeMembership, calls: OwnerCalls) -> Probes:
         owner = membership.view.owner_of(SHARD)
         return CheckResult(owner is not None, "no node owns the topics" if owner is None else f"owner: {owner.name}")
 
-    return Probes(metrics, {"store": writes, "owners": owned}, fatal=lambda: membership.refused)
+    checks = {"store": writes, "owners": owned, "membership": lambda: renewed(membership)}
+    return Probes(metrics, checks, fatal=lambda: membership.refused)

@@ -248,9 +248,10 @@ class FedPools:
 
     def has_room(self) -> bool:
         """Return whether any of the pools has room for the messages of a poll, or there are none."""
-        if self._roomy is not None and self._roomy in self._fed_s and self._roomy.has_room(ROOM_FOR):
-            return True
         since_s = self._now_s() - FED_S
+        roomy = self._roomy
+        if roomy is not None and self._fed_s.get(roomy, -inf) >= since_s and roomy.has_room(ROOM_FOR):
+            return True
         for pool, fed_s in list(self._fed_s.items()):
             if pool.draining or fed_s < since_s:
                 del self._fed_s[pool]

@@ -27,6 +27,17 @@ class SubscriptionHolds:
         elif answer.error is None and self._lanes.has_limits:
             self._lanes.lift_limit(subscription_of(group))
 
+    def processed(self, group: str, outcome: MediationOutcome) -> None:
+        """Note what the process endpoint said about the subscription of a group.
+
+        It does not say that a delivery succeeded. So the first answer to a probe that asks for no hold counts as one.
+        """
+        subscription = subscription_of(group)
+        if outcome.hold_s is not None:
+            self._hold(subscription, outcome.hold_s)
+        elif outcome.is_final and subscription not in self._timers:
+            self._lanes.lift_limit(subscription)
+
     def _hold(self, subscription: str, for_s: int) -> None:
         self._lanes.limit(subscription, 0)
         if subscription not in self._timers:

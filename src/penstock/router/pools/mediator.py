@@ -17,8 +17,9 @@ from penstock.domain.outcome import (
     error_text,
     outcome_of,
     severity_of,
+    with_hold,
 )
-from penstock.domain.pointer import MessagePointer
+from penstock.domain.pointer import PROCESS_PATH, MessagePointer
 from penstock.domain.signing import Signature, sign
 from penstock.edge.clock import Clock, wall_ms
 from penstock.router.pools.permits import Permit
@@ -79,6 +80,7 @@ class HttpMediator:
         self._client_errors = settings.client_errors
         self._head_of = lru_cache(CACHED_HEADS)(request_head)
         self._read = self._outcome
+        self._read_processed = self._processed
 
     def attempt(self, pointer: MessagePointer, attempt: int) -> Coroutine[None, None, MediationOutcome]:
         """Return the coroutine of an attempt, numbered from 1; it raises only CancelledError."""
@@ -90,7 +92,8 @@ class HttpMediator:
         except (InvalidArgument, UnicodeError) as error:
             return self._unusable(pointer, attempt, error)
         breaker = self._breakers.of(head.target.endpoint)
-        return self._attempts.make(breaker, head, body, signature, self._read, message_id=pointer.id, number=attempt)
+        read = self._read_processed if head.target.path == PROCESS_PATH else self._read
+        return self._attempts.make(breaker, head, body, signature, read, message_id=pointer.id, number=attempt)
 
     async def _unusable(self, pointer: MessagePointer, attempt: int, error: Exception) -> MediationOutcome:
         detail = f"message {pointer.id[:100]!r} was removed: {error}"
@@ -102,6 +105,9 @@ class HttpMediator:
         # Only a Retry-After date needs the current time.
         now_ms = self._clock.now_ms() if answer.retry_after is not None else 0
         return outcome_of(answer.status, answer.retry_after, answer.body, now_ms, self._client_errors)
+
+    def _processed(self, answer: Answer) -> MediationOutcome:
+        return with_hold(self._outcome(answer), answer.body)
 
     def _signature(self, pointer: MessagePointer, body: bytes) -> Signature:
         return sign(pointer.signing_secrets, pointer.id, wall_ms(self._clock) // SECOND_MS, body)

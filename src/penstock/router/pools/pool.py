@@ -244,6 +244,8 @@ class DeliveryPool:
             return
         waited_s = now_s - message.tracked_s - message.delivered_s - message.backed_off_s
         self._count(outcome, message.delivered_s, waited_s, lane.group)
+        if not self._prepares and (outcome.hold_s is not None or self._lanes.has_limits):
+            self._holds.processed(lane.group, outcome)
         lane.current = None
         if final:
             message.origin.settlements.ack(message)

@@ -64,7 +64,7 @@ def send_message(service: SqsService, caller: SqsCaller, request: SendMessageReq
 def send_message_batch(
     service: SqsService, caller: SqsCaller, request: SendMessageBatchRequest
 ) -> AfterCommit | SendMessageBatchResponse:
-    """Send up to ten messages; in a standard queue, each succeeds or fails by itself."""
+    """Send up to ten messages; each succeeds or fails by itself, unless the batch is malformed."""
     queue = service.of_url(caller, request.queue_url)
     entries = request.entries
     check_batch(tuple([entry.id for entry in entries]), "SendMessageBatch")
@@ -81,8 +81,6 @@ def send_message_batch(
         try:
             message = _message(message_id, queue, caller, entry, now_ms, harmless=harmless)
         except SqsError as error:
-            if queue.fifo:
-                raise
             response.failed.append(failed_entry(entry.id, error if entry.message_body else _without_body(number)))
             failed_bytes += _size_of_entry(entry)
             continue
@@ -105,11 +103,9 @@ def _refuse_lists(action: str, requests: Sequence[SendMessageRequest | SendMessa
 
 
 def _check_fifo_entries(queue: SqsQueue, entries: Sequence[SendMessageBatchRequestEntry]) -> None:
-    """Refuse the whole batch, as AWS does, if an entry has no body, no group or nothing to deduplicate by."""
+    """Refuse the whole batch, as AWS does, if an entry has no group or nothing to deduplicate by."""
     by_content = queue.attributes.content_based_deduplication
-    for number, entry in enumerate(entries, 1):
-        if not entry.message_body:
-            raise _without_body(number)
+    for entry in entries:
         if entry.message_group_id is None:
             raise invalid_parameter("The request must contain the parameter MessageGroupId.")
         if entry.message_deduplication_id is None and not by_content:
@@ -187,7 +183,7 @@ def _message(
         typed = checked_attributes(request.message_attributes)
         size += size_of(typed)
     if size > queue.attributes.maximum_message_size:
-        by_itself = isinstance(request, SendMessageBatchRequestEntry) and not queue.fifo
+        by_itself = isinstance(request, SendMessageBatchRequestEntry)
         raise too_large(queue.attributes.maximum_message_size, fails_by_itself=by_itself)
     notes = caller.notes
     if request.message_system_attributes:

@@ -72,9 +72,10 @@ class SqsCaller:
         """The body of the request in the JSON protocol; None in the other one."""
         return self._json
 
-    def identity(self) -> Identity:
-        """Return what travels with a request to another node."""
-        return Identity(self._host, self.admin, dict(self.notes), self.scope, self.secure)
+    @property
+    def host(self) -> bytes:
+        """The server's address as the client wrote it; empty if it did not."""
+        return self._host
 
     @property
     def is_harmless(self) -> bool:

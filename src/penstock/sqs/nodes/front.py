@@ -115,7 +115,8 @@ class NodeFront(QueueKeys):
             return ACTIONS[action](served.service, caller, request)
         if isinstance(request, ReceiveMessageRequest):
             return caller.while_connected(self._receive(shard, caller, request))
-        return caller.while_connected(self._act_elsewhere(shard, action, caller, request))
+        # Whether the client is still there matters only for what waits; watching it costs as much as the request.
+        return self._act_elsewhere(shard, action, caller, request)
 
     def _served(self, hop: Hop) -> ServedQueues:
         served = self._owners.here(hop.shard)

@@ -8,6 +8,7 @@ The digest covers method, path, action and body; the signature covers everything
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping
+from functools import lru_cache
 from hashlib import sha256
 from hmac import compare_digest
 from hmac import digest as hmac_digest
@@ -39,7 +40,7 @@ class Hops:
 
     def headers(self, hop: Hop, caller: SqsCaller, method: str, path: bytes, target: bytes, body: bytes) -> Headers:
         """Return the headers that make a request one of this node, for a caller."""
-        identity = urlsafe_b64encode(_encode(caller.identity())).decode()
+        identity = _identity_of(caller.host, caller.admin, tuple(caller.notes.items()), caller.scope, caller.secure)
         digest = _digest(method, path, target, body)
         signed = f"{wall_ms(self._clock)}.{hop.shard}.{hop.woken:d}.{digest}"
         return (_HOP, f"{signed}.{self._signature(signed, identity)}"), (_IDENTITY, identity)
@@ -55,7 +56,7 @@ class Hops:
         found = _digest(exchange.method, exchange.target, headers.get(_TARGET, b""), exchange.body)
         if not compare_digest(digest, found):
             raise SqsError(ErrorKind.ACCESS_DENIED, "The request is not the one that the other node signed.")
-        identity = _decode(urlsafe_b64decode(headers[_IDENTITY.encode()]))
+        identity = _identity_in(headers[_IDENTITY.encode()])
         return SqsCaller(
             identity.host,
             exchange.hung_up,
@@ -76,6 +77,22 @@ class Hops:
 
     def _signature(self, signed: str, identity: str) -> str:
         return hmac_digest(self._secret, f"{signed}\n{identity}".encode(), "sha256").hex()
+
+
+# Cached, as a node passes on many requests of few callers.
+
+
+@lru_cache(1000)
+def _identity_of(
+    host: bytes, admin: bool, notes: tuple[tuple[str, str], ...], scope: Scope | None, secure: bool
+) -> str:
+    identity = Identity(host, admin, dict(notes), scope, secure)
+    return urlsafe_b64encode(_encode(identity)).decode()
+
+
+@lru_cache(1000)
+def _identity_in(header: bytes) -> Identity:
+    return _decode(urlsafe_b64decode(header))
 
 
 def _digest(method: str, path: bytes, target: bytes, body: bytes) -> str:

@@ -1,8 +1,7 @@
 """Finds the owner of a shard and calls it, or waits until there is one (SQS-NODE-5)."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 from functools import lru_cache
 from typing import TypeVar
 
@@ -20,6 +19,7 @@ from penstock.sqs.wire.json_protocol import CONTENT_TYPE
 HOLD_S = 5.0
 """How long a request waits for a shard without an owner; then the client is asked to try again."""
 HOP_S = 30.0
+"""How long another node may take to answer."""
 _LOOK_S = 0.25
 _RETRY_AFTER_S = 1
 
@@ -114,9 +114,14 @@ class Owners:
         self.hops_sent += 1
         signed = self._hops.headers(hop, caller, method, path, target, body)
         head = _head(owner.address, method, path, target).with_values(signed)
-        with self._limited(owner) as limit:
+        # Without a timer of its own: the client's settings limit every request, with one timer for all.
+        limit = asyncio.timeout(None)
+        self._limits[limit] = owner.instance
+        try:
             async with limit:
                 answer = await self._client.send(head, body, repeatable=repeatable)
+        finally:
+            del self._limits[limit]
         if answer.status == ErrorKind.NOT_OWNER.status:
             raise NotOwner(owner.name, hop.shard)
         return answer
@@ -137,15 +142,6 @@ class Owners:
         now_s = asyncio.get_running_loop().time()
         for limit in self._limits:
             limit.reschedule(now_s)
-
-    @contextmanager
-    def _limited(self, owner: Node) -> Iterator[asyncio.Timeout]:
-        limit = asyncio.timeout(HOP_S)
-        self._limits[limit] = owner.instance
-        try:
-            yield limit
-        finally:
-            del self._limits[limit]
 
 
 def error_of(answer: Answer) -> SqsError:

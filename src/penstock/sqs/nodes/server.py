@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 import msgspec
 
-from penstock.cluster.nodes import Before, Node, NodeMembership, Registry, taking_part, until_stop
+from penstock.cluster.nodes import Before, Node, NodeMembership, Registry, renewed, taking_part, until_stop
 from penstock.delivery import AnyAddress, DeliveryFailed, HttpClient, Undeliverable, head_with, own_part_settings
 from penstock.domain.errors import FailedPrecondition
 from penstock.domain.ids import TsidFactory
@@ -90,7 +90,7 @@ async def serve_node(
     membership = NodeMembership(node.database, PART, node.ttl_s)
     shards, secret = await _found_or_created(membership, node)
     hops = Hops(secret, membership.clock)
-    async with HttpClient(AnyAddress(), own_part_settings(2 * HOP_S, _MAX_ANSWER_BYTES)) as client:
+    async with HttpClient(AnyAddress(), own_part_settings(HOP_S, _MAX_ANSWER_BYTES)) as client:
         owners = Owners(membership, client, hops)
         front = NodeFront(settings.service, clock, ids, membership, owners, hops, shards)
 
@@ -160,4 +160,5 @@ def _probes(membership: NodeMembership, front: NodeFront, owners: Owners) -> Pro
         missing = [shard.name for shard in view.shards if view.owner_of(shard.name) is None]
         return CheckResult(bool(view.shards) and not missing, f"without an owner: {', '.join(missing) or 'none'}")
 
-    return Probes(metrics, {"store": writes, "owners": owned}, fatal=lambda: membership.refused)
+    checks = {"store": writes, "owners": owned, "membership": lambda: renewed(membership)}
+    return Probes(metrics, checks, fatal=lambda: membership.refused)

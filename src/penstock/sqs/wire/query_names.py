@@ -56,6 +56,8 @@ class QueryField:
 
     attribute: str
     name: str
+    model_name: str
+    """The name in the service model, by which AWS's errors call a list or a map."""
     kind: FieldKind
     required: bool
     item: type[Shape]  # the element of SHAPES and SHAPE_MAP; Shape itself for other kinds
@@ -66,9 +68,9 @@ class QueryField:
 def fields_of(shape: type[Shape], action: str = "") -> tuple[QueryField, ...]:
     """Return the fields of a shape; a batch names its entries after the action."""
     return tuple(
-        QueryField(field.name, _name(field.encode_name, action), kind, field.required, item, _key(field.encode_name))
+        QueryField(field.name, _name(name, action), name, kind=kind, required=field.required, item=item, key=_key(name))
         for field in _struct(shape).fields
-        for kind, item in [_kind(field.type)]
+        for name, (kind, item) in [(field.encode_name, _kind(field.type))]
     )
 
 

@@ -27,6 +27,7 @@ _NOT_AT_A_QUEUE = frozenset({"CreateQueue", "ListQueues"})
 # AWS documents Name for attributes and Key for tags; some of its older clients write the others.
 _KEY_NAMES = ("Name", "Key", "key", "name")
 _VALUE_NAMES = ("Value", "value")
+_COLLECTIONS = frozenset({FieldKind.TEXTS, FieldKind.BINARIES, FieldKind.TEXT_MAP, FieldKind.SHAPE_MAP})
 
 
 def parse(query_string: bytes, body: bytes, path_queue_url: str | None = None) -> tuple[str, Shape]:
@@ -98,7 +99,7 @@ def _read(shape: type[Shape], fields: Iterable[QueryField], level: Parameters, p
         if value is not None:
             values[field.attribute] = value
         elif field.required:
-            raise missing_parameter(prefix + field.name)
+            raise missing_parameter(prefix + (field.model_name if field.kind in _COLLECTIONS else field.name))
     return shape(**values)
 
 
@@ -124,6 +125,8 @@ def _texts(field: QueryField, level: Parameters, prefix: str) -> list[str] | Non
     found = [level.texts[field.name]] if field.name in level.texts else []
     if (elements := level.nested.get(field.name)) is not None:
         found += [elements.texts[index] for index in _in_order(elements.texts, prefix + field.name)]
+    if not found and level.texts.get(field.model_name) == "":
+        return [""]  # so botocore writes an empty list, which AWS reads as one of an empty text
     return found or None
 
 

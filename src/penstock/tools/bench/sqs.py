@@ -112,7 +112,8 @@ class LoadClient:
 def load_client() -> Iterator[LoadClient]:
     """Start the client process, and end it afterwards."""
     command = [sys.executable, "-m", "penstock.tools.bench.sqs_load"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+    # In a group of its own, so that Ctrl-C is answered by the benchmark alone.
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, process_group=0) as process:
         try:
             yield LoadClient(process)
         finally:

@@ -4,6 +4,7 @@ python -m penstock.tools.bench.sqs_load < requests.jsonl
 """
 
 import asyncio
+import math
 import sys
 import time
 from collections.abc import Awaitable, Callable
@@ -14,6 +15,8 @@ import uvloop
 from penstock.tools.bench.bare_client import BareConnection, post
 
 _BATCH = 10
+# What a load of a given length may take longer; then a server hangs.
+_PATIENCE_S = 30.0
 
 
 class SqsLoadRequest(msgspec.Struct, kw_only=True):
@@ -25,6 +28,8 @@ class SqsLoadRequest(msgspec.Struct, kw_only=True):
     """Of other nodes, among which connections are spread."""
     queue_url: str = ""
     operations: int = 10_000
+    seconds: float | None = None
+    """How long to begin operations; a load of this length also ends when a receive finds nothing."""
     connections: int = 32
     body_bytes: int = 256
     groups: int = 0
@@ -137,16 +142,22 @@ async def _drive(request: SqsLoadRequest) -> SqsLoadOutcome:
     connections = [await BareConnection.open(ports[n % len(ports)]) for n in range(request.connections)]
     messages = 0
     left = request.operations
+    started = time.perf_counter()
+    until_s = started + (request.seconds or math.inf)
 
     async def worker(connection: BareConnection) -> None:
         nonlocal messages, left
-        while left > 0:
+        while left > 0 and time.perf_counter() < until_s:
             left -= 1
             done = await work(connection)
             messages += done
+            if request.seconds and not done:
+                left = 0
 
-    started = time.perf_counter()
-    async with asyncio.TaskGroup() as group:
+    async with (
+        asyncio.timeout(_PATIENCE_S + request.seconds if request.seconds else None),
+        asyncio.TaskGroup() as group,
+    ):
         for connection in connections:
             group.create_task(worker(connection))
     seconds = time.perf_counter() - started

@@ -1,5 +1,6 @@
 // What can be done with a subscription: test, pause, edit, rotate, delete, retry, skip, replay. Each asks first.
 import { del, get, getAll, patch, path, post } from "../data/api.js";
+import * as credentials from "./credentials.js";
 import { confirmed, field, form, showText } from "./dialogs.js";
 import { h } from "./dom.js";
 import * as format from "./format.js";
@@ -205,7 +206,7 @@ export async function edit(row) {
       field("Delays between attempts in seconds", text("retries", (row?.retryDelaysS ?? []).join(", "), { placeholder: "default" })),
       h(
         "details",
-        { class: "more", open: Boolean(row && (conditions || row.filterExpression || row.body !== "cloudevent" || row.highPriority || row.deadLetterTopic || Object.keys(row.headers).length)) },
+        { class: "more", open: Boolean(row && (conditions || row.filterExpression || row.body !== "cloudevent" || row.highPriority || row.deadLetterTopic || row.oauth2 || row.clientCertificate || Object.keys(row.headers).length)) },
         h("summary", {}, "More"),
         field("Events without a key", select("unkeyed", UNKEYED, row?.unkeyed ?? "none")),
         h("label", { class: "check" }, h("input", { type: "checkbox", name: "highPriority", checked: row?.highPriority ?? false }), "Before the regular jobs of their key"),
@@ -214,6 +215,7 @@ export async function edit(row) {
         field("Body", select("body", BODIES, row?.body ?? "cloudevent")),
         field("Headers, one a line: name: value (*** keeps a stored value)", h("textarea", { name: "headers", value: lines(Object.entries(row?.headers ?? {}), ": ") })),
         field("Topic for dead letters", text("deadLetterTopic", row?.deadLetterTopic)),
+        ...credentials.fields(row, text),
       ),
       known,
     ],
@@ -248,6 +250,7 @@ function bodyOf(given, row) {
     headers: Object.fromEntries(linesOf(given.headers).map(header)),
     ...(given.retries.trim() ? { retryDelaysS } : {}),
     ...(topic || row?.deadLetterTopic ? { deadLetterTopic: topic || null } : {}),
+    ...credentials.body(given, row),
   };
 }
 

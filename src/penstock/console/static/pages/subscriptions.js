@@ -21,6 +21,8 @@ export function inWords(row) {
   if (row.filterExpression) words.push(`if ${row.filterExpression}`);
   if (row.body === "binary") words.push("attributes in headers");
   if (row.body === "slack") words.push("as a text for a chat");
+  if (row.oauth2) words.push(`OAuth2 token of ${row.oauth2.tokenUrl}`);
+  if (row.clientCertificate) words.push(`client certificate of ${row.clientCertificate.subject}, until ${row.clientCertificate.expiresAt.slice(0, 10)}`);
   if (row.unkeyed === "ordered") words.push("events without a key in order");
   if (row.highPriority) words.push("high priority");
   if (row.deadLetterTopic && !PORTAL) words.push(`dead letters to ${row.deadLetterTopic}`);

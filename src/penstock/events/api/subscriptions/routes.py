@@ -26,7 +26,7 @@ from penstock.domain.errors import InvalidArgument
 from penstock.domain.job_state import DEFAULT_CONCURRENCY
 from penstock.domain.signing import KEY_BYTES, PRIVATE_PREFIX, SigningMethod, method_of, secret_of, verifier_of
 from penstock.domain.subscription import Subscription
-from penstock.edge.clock import Clock
+from penstock.edge.clock import Clock, wall_ms
 from penstock.edge.randomness import random_bytes
 from penstock.events.api.subscriptions.types import changed_subscription, new_subscription, subscription_view
 from penstock.events.errors import UnknownSubscription
@@ -70,7 +70,7 @@ class SubscriptionRoutes:
     )
     async def _create(self, call: Call[NoQuery, NewSubscription]) -> SubscriptionMade:
         secret = call.body.secret or new_secret(call.body.signature)
-        subscription = new_subscription(call.body, self._new_id(), secret)
+        subscription = new_subscription(call.body, self._new_id(), secret, wall_ms(self._clock))
         await self._repository.add_subscription(self._secret_box.sealed(subscription))
         call.noted.update(id=subscription.id, name=subscription.name)
         self._changed()
@@ -110,7 +110,7 @@ class SubscriptionRoutes:
         subscription = await self._named(call)
         if all(getattr(call.body, name) is UNSET for name in call.body.__struct_fields__):
             raise InvalidArgument("there is nothing to change: the body has no field")
-        changed = changed_subscription(subscription, call.body)
+        changed = changed_subscription(subscription, call.body, wall_ms(self._clock))
         await self._repository.change_subscription(self._secret_box.sealed(changed))
         self._changed()
         return subscription_view(changed)

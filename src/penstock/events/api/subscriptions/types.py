@@ -13,16 +13,23 @@ from penstock.domain.message import NO_ATTRIBUTES
 from penstock.domain.retry import DEFAULT_RETRY_SCHEDULE, RetrySchedule
 from penstock.domain.signing import method_of
 from penstock.domain.subscription import MOST_CODE_CHARS, Subscription, is_pool_code
+from penstock.events.api.subscriptions.credentials import (
+    certificate_view,
+    check_credentials,
+    oauth2_view,
+    stored_certificate,
+    stored_oauth2,
+)
 from penstock.events.process import MESSAGE_PREFIXES, check_message_target
 from penstock.ops.telemetry import MASK
 
 
-def new_subscription(body: NewSubscription, subscription_id: str, secret: str) -> Subscription:
+def new_subscription(body: NewSubscription, subscription_id: str, secret: str, now_ms: int) -> Subscription:
     """Return the requested subscription; InvalidArgument says what is wrong with it."""
     method = method_of(secret)
     if body.signature not in {None, method}:
         raise InvalidArgument(f"the secret signs with {method}, and the signature is to be {body.signature}")
-    return Subscription(
+    subscription = Subscription(
         id=subscription_id,
         name=body.name,
         pattern=body.pattern,
@@ -40,10 +47,13 @@ def new_subscription(body: NewSubscription, subscription_id: str, secret: str) -
         body=body.body,
         signature=method,
         tenant=body.tenant or "",
+        oauth2=stored_oauth2(body.oauth2),
+        client_certificate=stored_certificate(body.client_certificate, now_ms),
     )
+    return check_credentials(subscription)
 
 
-def changed_subscription(subscription: Subscription, change: SubscriptionChange) -> Subscription:
+def changed_subscription(subscription: Subscription, change: SubscriptionChange, now_ms: int) -> Subscription:
     """Return the subscription with a change applied; InvalidArgument says what is wrong with it."""
     given = {name: value for name in change.__struct_fields__ if (value := getattr(change, name)) is not UNSET}
     if "pool" in given:
@@ -60,7 +70,11 @@ def changed_subscription(subscription: Subscription, change: SubscriptionChange)
         given["retry"] = RetrySchedule(tuple(given.pop("retry_delays_s")))
     if "headers" in given:
         given["headers"] = _unmasked(unsealed_headers(given["headers"]), subscription.headers)
-    return msgspec.structs.replace(subscription, **given)
+    if "oauth2" in given:
+        given["oauth2"] = stored_oauth2(given["oauth2"], subscription.oauth2)
+    if "client_certificate" in given:
+        given["client_certificate"] = stored_certificate(given["client_certificate"], now_ms)
+    return check_credentials(msgspec.structs.replace(subscription, **given))
 
 
 def subscription_view(subscription: Subscription) -> SubscriptionView:
@@ -86,6 +100,8 @@ def subscription_view(subscription: Subscription) -> SubscriptionView:
         signature=subscription.signature,
         tenant=subscription.tenant,
         secrets=len(subscription.secrets),
+        oauth2=oauth2_view(subscription.oauth2),
+        client_certificate=certificate_view(subscription.client_certificate),
     )
 
 
