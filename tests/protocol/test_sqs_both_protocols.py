@@ -289,6 +289,20 @@ CASES: dict[str, Case] = {
         "MissingParameter",
         "The request must contain the parameter TagKeys.",
     ),
+    "an empty key of a tag": (
+        "UntagQueue",
+        lambda q: {"QueueUrl": q.plain, "TagKeys": ["a", ""]},
+        400,
+        "InvalidParameterValue",
+        "Tag keys must be between 1 and 128 characters in length.",
+    ),
+    "a long key of a tag": (
+        "UntagQueue",
+        lambda q: {"QueueUrl": q.plain, "TagKeys": ["k" * 129]},
+        400,
+        "InvalidParameterValue",
+        "Tag keys must be between 1 and 128 characters in length.",
+    ),
     "no attributes": (
         "SetQueueAttributes",
         lambda q: {"QueueUrl": q.plain, "Attributes": {}},
@@ -429,12 +443,13 @@ def test_an_error(memory_sqs: SqsServer, make_queue: MakeQueue, protocol: str, n
             "Value [] for parameter PrincipalId is invalid. Reason: Unable to verify.",
         ),
         ("Action=UntagQueue&TagKeys=", "Tag keys must be between 1 and 128 characters in length."),
+        ("Action=GetQueueAttributes&AttributeNames=", "Unknown Attribute ."),
     ],
 )
 def test_empty_lists_of_botocore_by_query(
     memory_sqs: SqsServer, make_queue: MakeQueue, parameters: str, text: str
 ) -> None:
-    """It writes them under their names in the service model; the texts are those of lists that are empty in JSON."""
+    """It writes them under their names in the service model, and AWS reads them as lists of one empty text."""
     path = f"/{ACCOUNT}/{make_queue(memory_sqs.anyone).rpartition('/')[2]}"
     answer = memory_sqs.http("POST", path, parameters)
     assert answer.status == 400

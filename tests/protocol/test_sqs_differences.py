@@ -120,7 +120,7 @@ def test_a_receive_has_at_most_a_mebibyte(memory_sqs: SqsServer, make_queue: Mak
 
 def test_policies_are_not_enforced(memory_sqs: SqsServer, make_queue: MakeQueue) -> None:
     client = memory_sqs.anyone
-    statement = {"Effect": "Deny", "Principal": "*", "Action": "sqs:*", "Resource": "*"}
+    statement: dict[str, object] = {"Effect": "Deny", "Principal": "*", "Action": "sqs:*", "Resource": "*"}
     policy = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
     url = make_queue(client, Policy=policy)
     client.send_message(QueueUrl=url, MessageBody="x")
@@ -129,6 +129,11 @@ def test_policies_are_not_enforced(memory_sqs: SqsServer, make_queue: MakeQueue)
     assert (
         "999999999999" in client.get_queue_attributes(QueueUrl=url, AttributeNames=["Policy"])["Attributes"]["Policy"]
     )
+    statement |= {"Principal": {"AWS": "no one"}, "Action": "other:Action"}
+    client.set_queue_attributes(QueueUrl=url, Attributes={"Policy": json.dumps({"Statement": statement})})
+    del statement["Principal"]
+    with pytest.raises(client.exceptions.InvalidAttributeValue):
+        client.set_queue_attributes(QueueUrl=url, Attributes={"Policy": json.dumps({"Statement": statement})})
 
 
 @pytest.mark.parametrize("version", ["2012-11-05", "2008-01-01", "2026-01-01", "latest", ""])

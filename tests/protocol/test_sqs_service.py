@@ -27,6 +27,7 @@ from penstock.sqs.model import (
     DeleteMessageBatchRequest,
     DeleteMessageBatchRequestEntry,
     DeleteMessageRequest,
+    GetQueueAttributesRequest,
     QueueUrlRequest,
     ReceiveMessageRequest,
     SendMessageBatchRequest,
@@ -276,6 +277,33 @@ async def test_a_message_is_hidden_for_twelve_hours_in_all() -> None:
             await hide(43_190)
         assert caught.value.kind is ErrorKind.INVALID_PARAMETER_VALUE
         await hide(43_189)
+
+
+@pytest.mark.parametrize(("name", "attributes"), [("q", {}), ("q.fifo", {"FifoQueue": "true", "PartitionCount": "4"})])
+async def test_the_age_of_the_oldest_message(name: str, attributes: dict[str, str]) -> None:
+    async with AsyncExitStack() as stack:
+        clock = VirtualClock()
+        opening = open_service({"": MemoryStore()}, clock, TsidFactory(1), SqsServerSettings())
+        rig = Rig(await stack.enter_async_context(opening))
+        url = await rig.create(name, **attributes)
+
+        async def age(*more: str) -> str | None:
+            request = GetQueueAttributesRequest(url, ["ApproximateAgeOfOldestMessage", *more])
+            found: dict[str, str] = (await rig.act("GetQueueAttributes", request)).attributes
+            return found.get("ApproximateAgeOfOldestMessage")
+
+        assert await age() is None
+        for group in ("a", "b", "c"):
+            await rig.send(url, group)
+            clock.advance(10)
+        assert (await age(), await age("All")) == ("30", "30")
+        answer = await rig.act("ReceiveMessage", ReceiveMessageRequest(url, max_number_of_messages=10))
+        assert await age() == "30"  # received or not
+        (oldest,) = (each for each in answer.messages if each.body == "a")
+        await rig.act("DeleteMessage", DeleteMessageRequest(url, oldest.receipt_handle))
+        assert await age() == "20"
+        everything = await rig.act("GetQueueAttributes", GetQueueAttributesRequest(url, ["All"]))
+        assert "ApproximateAgeOfOldestMessage" not in everything.attributes
 
 
 class RecordedExchange:

@@ -146,6 +146,9 @@ def test_policies_are_json_and_the_empty_text_removes_them() -> None:
         {"Statement": STATEMENT, "Version": "2020-01-01"},
         {"Statement": [STATEMENT, {**STATEMENT, "Other": 1}]},
         {"Statement": {**STATEMENT, "Effect": "Maybe"}},
+        {"Statement": {key: value for key, value in STATEMENT.items() if key != "Principal"}},
+        {"Statement": {key: value for key, value in STATEMENT.items() if key != "Action"}},
+        {"Statement": {**STATEMENT, "NotAction": "sqs:PurgeQueue"}},
     ],
 )
 def test_policies_that_are_refused(document: dict[str, object]) -> None:

@@ -81,7 +81,7 @@ def _check(request: AddPermissionRequest) -> None:
         raise missing_parameter("Label")
     if not _LABEL.fullmatch(request.label):
         raise _invalid_label(request.label, "Must be 1 to 80 of A-Z, a-z, 0-9, hyphen and underscore.")
-    if not request.actions:
+    if not any(request.actions):
         raise missing_parameter("Actions")
     if not request.aws_account_ids:
         raise _unknown_principal("")

@@ -48,7 +48,7 @@ async def tag_queue(service: SqsService, caller: SqsCaller, request: TagQueueReq
 
 async def untag_queue(service: SqsService, caller: SqsCaller, request: UntagQueueRequest) -> EmptyResponse:
     """Remove tags from a queue."""
-    if not request.tag_keys:
+    if not request.tag_keys or not all(1 <= len(key) <= _MAX_KEY for key in request.tag_keys):
         raise _wrong_key_length()
     async with service.catalog_lock:
         queue = service.of_url(caller, request.queue_url)

@@ -25,6 +25,7 @@ _STATEMENT = frozenset(
         "Condition",
     }
 )
+_ONE_OF_EACH = (frozenset({"Principal", "NotPrincipal"}), frozenset({"Action", "NotAction"}))
 
 
 def statements_of(document: dict[str, Any]) -> list[Any]:
@@ -49,7 +50,9 @@ def is_policy(document: dict[str, Any]) -> bool:
 def _is_statement(statement: object) -> bool:
     if not isinstance(statement, dict) or not statement.keys() <= _STATEMENT:
         return False
-    return statement.get("Effect") in ("Allow", "Deny")
+    # The policy of a resource says for whom it is, and every statement what it is about, each in one of two ways.
+    named = all(len(pair & statement.keys()) == 1 for pair in _ONE_OF_EACH)
+    return named and statement.get("Effect") in ("Allow", "Deny")
 
 
 def warn_of_denials(queue_name: str, policy: str, before: str = "") -> None:

@@ -126,7 +126,7 @@ def _texts(field: QueryField, level: Parameters, prefix: str) -> list[str] | Non
     if (elements := level.nested.get(field.name)) is not None:
         found += [elements.texts[index] for index in _in_order(elements.texts, prefix + field.name)]
     if not found and level.texts.get(field.model_name) == "":
-        return []  # botocore writes an empty list by its name in the service model
+        return [""]  # so botocore writes an empty list, which AWS reads as one of an empty text
     return found or None
 
 
