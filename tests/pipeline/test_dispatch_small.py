@@ -1,6 +1,7 @@
 """Dispatch while few lanes are awake: the driver publishes, and Spark does nothing."""
 
 import asyncio
+from collections import Counter
 from pathlib import Path
 
 import msgspec
@@ -73,3 +74,27 @@ async def test_the_driver_publishes_from_few_lanes_without_spark_and_leaves_many
     await nobody_leads(jobs)
     left = runs[2].lane.group_key.removeprefix("DISPATCH_JOB:")
     assert sorted(await received(queue_uri, 5)) == sorted(["a", "a", "b", "b", left])
+
+
+async def test_the_driver_is_called_when_a_round_ends_and_when_another_process_wakes_lanes(
+    database: SparkDatabase, jobs: JobRepository, queue_uri: str
+) -> None:
+    never = msgspec.structs.replace(SETTINGS.scheduler, poll_interval_s=3600.0)
+    settings = msgspec.structs.replace(SETTINGS, few_lanes=1, scheduler=never)
+    first, second = await make(jobs, "a", "b")
+    leader = DriverLeader(
+        database, settings, LEASE, SystemClock(), process_ids(), destination(queue_uri), publishes=True
+    )
+    await asyncio.to_thread(leader.open)
+    try:
+        assert await asyncio.to_thread(leader.leads_within, 60.0)
+        now_ms = SystemClock().now_ms()
+        runs = await jobs.lanes.read(now_ms, 100, unlimited())
+        (taken,) = [run for run in runs if first in [job.id for job in run.jobs]]
+        spark = LaneOwner("a round", leader.leadership.token)
+        await jobs.lanes.claim({taken.lane: taken.turn}, spark, now_ms, 600_000)
+        leader.release(Counter())
+        await have_status(jobs, [second], QUEUED)
+        await have_status(jobs, await make(jobs, "c"), QUEUED)
+    finally:
+        await asyncio.to_thread(leader.close)

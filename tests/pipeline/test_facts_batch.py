@@ -102,6 +102,18 @@ def test_on_one_machine_the_driver_counts_and_the_lake_gets_what_has_waited(
     assert query.exception() is None
 
 
+def test_a_full_batch_does_not_wait_for_more_than_it_takes(spark: SparkSession, rig: FactsRig, tmp_path: Path) -> None:
+    rig.add_attempts(history(rig.make_jobs(30)))
+    lake = str(tmp_path / "lake")
+    settings = FactsSettings(lake=lake, trigger_ms=100, most_rows=10, least_rows=1000, longest_wait_s=3600)
+    query = FactsJob(rig.database, settings, rig.clock).start(spark, str(tmp_path / "checkpoint"))
+    try:
+        until(lambda: sum(in_lake(spark, lake).values()) == 40)
+    finally:
+        query.stop()
+    assert query.exception() is None
+
+
 def until(condition: Callable[[], bool]) -> None:
     deadline = monotonic() + 120
     while not condition():

@@ -13,6 +13,8 @@ from penstock.history.errors import CannotRepartition, QueueInUse, QueuesDiffer
 from penstock.history.repartition.copy import compared, summary
 from penstock.history.repartition.messages import MESSAGES, QueueAccess
 from penstock.history.repartition.runner import Repartitioned, Repartitioner
+from tests.cluster.rig import nodes
+from tests.rigs.penstock_process import wait_until
 from tests.services.sqs_server import SqsServer, counts, drain, receive, running
 
 pytestmark = [pytest.mark.long, pytest.mark.xdist_group("spark")]
@@ -152,3 +154,21 @@ def test_messages_are_read_without_their_credentials_in_the_plan(spark: SparkSes
     queue = QueueAccess("http://127.0.0.1:1/000000000000/orders.fifo", Signer("key-id", "hidden-secret", "us-east-1"))
     messages_of(spark, queue, 2).explain(True)
     assert "hidden-secret" not in capsys.readouterr().out
+
+
+def test_a_queue_of_several_nodes_is_repartitioned_through_any_of_them(
+    spark: SparkSession, postgres_database: str, tmp_path: Path
+) -> None:
+    """Four shards over two nodes: source and target may belong to different ones, and either node passes it on."""
+    with nodes(tmp_path, [postgres_database] * 2, shards=4) as (first, second):
+        wait_until(lambda: set(first.owners().values()) == {"node-0", "node-1"})
+        attributes = {"FifoQueue": "true", "PartitionCount": "2"}
+        for asked, name in ((first, "orders.fifo"), (second, "bills.fifo")):
+            url = asked.anyone.create_queue(QueueName=name, Attributes=attributes)["QueueUrl"]
+            send(asked, url, range(36))
+            source = QueueAccess(f"{second.url}/000000000000/{name}")
+            repartitioner = Repartitioner(spark, source, source.beside(f"more-{name}"), 4)
+            assert repartitioner.run(commit=True) == Repartitioned(36, 9, committed=True)
+            target = first.anyone.get_queue_url(QueueName=f"more-{name}")["QueueUrl"]
+            came = by_group([message["Body"] for message in drain(first.anyone, target, 36)])
+            assert came == by_group([f"{GROUPS[number % 9]}:{number}" for number in range(36)])

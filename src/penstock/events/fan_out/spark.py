@@ -38,7 +38,7 @@ class FanOutSettings(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     most_rows: int = 100_000
-    few_rows: int = 20_000
+    few_rows: int = 100_000
     trigger_ms: int = 500
     once: bool = False
     tasks: int | None = None

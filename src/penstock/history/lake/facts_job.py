@@ -54,7 +54,7 @@ class FactsSettings(msgspec.Struct, frozen=True, kw_only=True):
     lake: str
     trigger_ms: int = 10_000
     most_rows: int = 100_000
-    least_rows: int = 20_000
+    least_rows: int = 100_000
     longest_wait_s: int = 60
     keep_days: int = 0
     """How many days stay in the lake, today included; 0 means all."""
@@ -90,7 +90,7 @@ class FactsJob:
             Tables(spark, self._database)
             .attempt_stream(
                 settings.most_rows,
-                least_rows=settings.least_rows if on_one_machine else 1,
+                least_rows=min(settings.least_rows, settings.most_rows) if on_one_machine else 1,
                 longest_wait_s=settings.longest_wait_s,
             )
             .drop("response")

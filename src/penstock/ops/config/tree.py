@@ -205,7 +205,7 @@ class PipelineOptions:
         "wait for it: the driver handles them without a micro-batch.",
     )
     few_events: int = setting(
-        20_000,
+        100_000,
         kinds.integer(0, 1_000_000),
         "While no more events wait, Spark's driver fans out by itself, without its tasks; 0 leaves all to the tasks.",
     )

@@ -10,7 +10,6 @@ import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
-from contextlib import closing
 from typing import Any, TypeVar
 
 import msgspec
@@ -30,7 +29,6 @@ from penstock.events.dispatch.settings import Counts
 from penstock.events.dispatch.spark.messages import Destination, DispatchSettings
 from penstock.events.store import SCHEDULER, Dialect, JobRepository
 from penstock.events.store.postgres import postgres_repository
-from penstock.spark.changes import PollPause, SqliteChanges
 from penstock.spark.database import SparkDatabase
 
 Result = TypeVar("Result")
@@ -105,9 +103,10 @@ class DriverLeader:
         self._loop.call_soon_threadsafe(self.counts.in_hand.update, jobs)
 
     def release(self, jobs: "Counter[AwakeStream]") -> None:
-        """Stop counting jobs of a round that has ended."""
+        """Stop counting jobs of a round that has ended; the lanes that it left may be few enough for the driver."""
         assert self._loop is not None
         self._loop.call_soon_threadsafe(self.counts.in_hand.subtract, jobs)
+        self._loop.call_soon_threadsafe(self._jobs.signal.call)
 
     def stand_down(self) -> None:
         """Stop leading, because another node leads."""
@@ -132,7 +131,7 @@ class DriverLeader:
                 if lease is not None:
                     standby = Standby(lease, ttl_s=self._lease.ttl_s, renew_s=self._lease.renew_s)
                 self.leadership = standby or Alone()
-                async with running(standby), running(self._terms()), running(self._lane_calls()):
+                async with running(standby), running(self._terms()):
                     self._opened.set_result(stop)
                     await stop.wait()
         finally:
@@ -155,10 +154,6 @@ class DriverLeader:
         )
         self.counts = scheduler.counts
         return scheduler
-
-    def _lane_calls(self) -> "SqliteLaneCalls | None":
-        is_silent = self._publishes and self._database.dialect is Dialect.SQLITE
-        return SqliteLaneCalls(self._jobs, self._database) if is_silent else None
 
     def _new_term(self) -> "Housekeeping":
         jobs, clock, counts = self._jobs, self._clock, self.counts
@@ -217,24 +212,6 @@ class ChorePoller:
                 self._counts.errors += 1
                 log.exception("due jobs could not be woken")
                 await self._pause(self._every_s)
-
-
-class SqliteLaneCalls:
-    """Calls the scheduler when another process wakes lanes, because SQLite does not notify."""
-
-    def __init__(self, jobs: JobRepository, database: SparkDatabase) -> None:
-        self._jobs = jobs
-        self._database = database
-
-    async def run(self) -> None:
-        """Look often, until cancelled; a look takes microseconds."""
-        polls = PollPause(Dialect.SQLITE)
-        with closing(SqliteChanges(self._database)) as changes:
-            while True:
-                await pause(polls.next_s())
-                if changes.any() and await self._jobs.lanes.count_awake(1):
-                    polls.expect_more()
-                    self._jobs.signal.call()
 
 
 def _signalled_repository(database: SparkDatabase) -> JobRepository:
