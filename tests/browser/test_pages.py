@@ -48,17 +48,6 @@ def failing(site: Site, **fields: Any) -> tuple[Receiver, Any]:
     return receiver, site.subscribe(receiver, **{"retryDelaysS": [], **fields})
 
 
-def test_the_router_is_as_the_verdict_says_and_not_as_its_subscribers_are(site: Site, page: Page) -> None:
-    _, subscription = failing(site, mode="NEXT_ON_ERROR")
-    site.publish(subscription, *range(12))
-    site.wait(lambda: site.get("/health")["subscriptions"][0]["breaker"] != "CLOSED")
-    opened(page, "overview")
-    expect(page.locator("#health-reasons")).to_contain_text(f"the circuit breaker of {subscription['name']}'s endpoint")
-    router = page.locator("#parts li", has_text="Router")
-    expect(router).to_contain_text(re.compile("HEALTHY|WARNING|DEGRADED"))
-    expect(router).not_to_contain_text("breaker")
-
-
 def test_the_overview_tells_how_long_the_oldest_has_waited(site: Site, page: Page) -> None:
     receiver = site.receiver()
     held, slow = site.subscribe(receiver), site.subscribe(receiver)
@@ -553,3 +542,24 @@ def test_text_from_strangers_is_never_html(site: Site, page: Page) -> None:
             expect(page.locator("main").get_by_text(text).first, place).to_be_attached()
     assert page.locator("main img").count() == 0
     assert page.evaluate("window.hacked") is None
+
+
+def test_a_search_keeps_its_subscription_before_the_names_have_come(site: Site, page: Page) -> None:
+    subscription = site.subscribe(site.receiver())
+    page.route(re.compile("/api/v1/subscriptions"), lambda route: None)
+    page.goto(f"/#/jobs?subscriptionId={subscription['id']}")
+    page.get_by_label("Field of the payload").fill("number=7")
+    page.get_by_role("button", name="Search").click()
+    expect(page).to_have_url(re.compile("payload=number"))
+    expect(page).to_have_url(re.compile(f"subscriptionId={subscription['id']}"))
+
+
+def test_the_router_is_as_the_verdict_says_and_not_as_its_subscribers_are(site: Site, page: Page) -> None:
+    _, subscription = failing(site, mode="NEXT_ON_ERROR")
+    site.publish(subscription, *range(12))
+    site.wait(lambda: site.get("/health")["subscriptions"][0]["breaker"] != "CLOSED")
+    opened(page, "overview")
+    expect(page.locator("#health-reasons")).to_contain_text(f"the circuit breaker of {subscription['name']}'s endpoint")
+    router = page.locator("#parts li", has_text="Router")
+    expect(router).to_contain_text(re.compile("HEALTHY|WARNING|DEGRADED"))
+    expect(router).not_to_contain_text("breaker")

@@ -32,6 +32,9 @@ export function mount(main, { signal, query }) {
     to: h("input", { name: "to", type: "datetime-local", step: 1, value: query.get("to") ?? "" }),
   };
   options(inputs.status, [["", "any"], ...STATUSES.map((status) => [status, status])], query.get("status") ?? "");
+  // Until the names have come, so that a search before that keeps the subscription.
+  const asked = query.get("subscriptionId");
+  options(inputs.subscriptionId, [...(PORTAL ? [] : [["", "any"]]), ...(asked ? [[asked, asked]] : [])], asked ?? "");
   const filters = h(
     "form",
     {
