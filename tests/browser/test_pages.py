@@ -48,13 +48,24 @@ def failing(site: Site, **fields: Any) -> tuple[Receiver, Any]:
     return receiver, site.subscribe(receiver, **{"retryDelaysS": [], **fields})
 
 
+def test_the_router_is_as_the_verdict_says_and_not_as_its_subscribers_are(site: Site, page: Page) -> None:
+    _, subscription = failing(site, mode="NEXT_ON_ERROR")
+    site.publish(subscription, *range(12))
+    site.wait(lambda: site.get("/health")["subscriptions"][0]["breaker"] != "CLOSED")
+    opened(page, "overview")
+    expect(page.locator("#health-reasons")).to_contain_text(f"the circuit breaker of {subscription['name']}'s endpoint")
+    router = page.locator("#parts li", has_text="Router")
+    expect(router).to_contain_text(re.compile("HEALTHY|WARNING|DEGRADED"))
+    expect(router).not_to_contain_text("breaker")
+
+
 def test_the_overview_tells_how_long_the_oldest_has_waited(site: Site, page: Page) -> None:
     receiver = site.receiver()
     held, slow = site.subscribe(receiver), site.subscribe(receiver)
     site.ask("POST", f"/api/v1/subscriptions/{held['id']}/pause")
     site.publish(held, 1)
     opened(page, "overview")
-    expect(page.locator("#oldest .note")).to_have_text(re.compile(r"^blocked: \d"))
+    expect(page.locator("#oldest .note")).to_have_text(re.compile(r"^held back: \d"))
 
     receiver.delay_s = 3.0
     site.publish(slow, *range(3))

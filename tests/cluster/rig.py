@@ -1,12 +1,12 @@
 """Nodes in processes of their own on one database."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.rigs.penstock_process import wait_until
+from tests.rigs.penstock_process import PenstockProcess, wait_until
 from tests.services.sqs_server import Answer, SqsServer
 
 
@@ -50,6 +50,20 @@ class ClusterNode(SqsServer):
         """One plain request of the JSON protocol."""
         headers = {"X-Amz-Target": f"AmazonSQS.{action}", "Content-Type": "application/x-amz-json-1.0"}
         return self.http("POST", "/", json.dumps(parameters), headers)
+
+
+@contextmanager
+def started_pair(first: PenstockProcess, second: PenstockProcess, first_leads: Callable[[], bool]) -> Iterator[None]:
+    """Start the second node once the first leads; kill what still runs at the end."""
+    try:
+        first.start()
+        wait_until(first_leads)
+        second.start()
+        yield
+    finally:
+        for node in (first, second):
+            if node.process is not None:
+                node.kill()
 
 
 @contextmanager

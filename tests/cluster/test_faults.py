@@ -1,11 +1,14 @@
 """The promises of a cluster under random faults; `python -m tests.cluster.faults --seconds 3600` runs for an hour."""
 
+import socket
 from pathlib import Path
 
 import pytest
 
 from tests.cluster.faults import run
 from tests.cluster.history import ClusterHistory, Deletion, Receipt, Sent
+from tests.rigs.connection_cutter import ConnectionProxy
+from tests.rigs.penstock_process import wait_until
 
 
 @pytest.mark.long
@@ -52,3 +55,14 @@ def test_what_is_allowed_is_no_breach() -> None:
     history = ClusterHistory([Sent("g", number) for number in range(3)], receipts, [Deletion("g", 0, 0.2, 0.3)])
     history.attempt_delete("g", 1, 10.5)
     assert history.breaches() == []
+
+
+def test_a_proxy_of_the_rig_keeps_nothing_of_a_connection_that_has_ended() -> None:
+    # Else a long run has no descriptors left, and its proxies are cut for ever.
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        proxy = ConnectionProxy(server.getsockname()[1])
+        with socket.create_connection(("127.0.0.1", proxy.port)) as client, server.accept()[0] as accepted:
+            client.sendall(b"x")
+            assert accepted.recv(1) == b"x"
+        wait_until(lambda: not proxy._open)
+        proxy.close()

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.cluster.rig import started_pair
 from tests.rigs.penstock_process import wait_until
 from tests.services.pubsub_server import PROJECT, Clients, PubsubServer, clients_of
 
@@ -28,15 +29,8 @@ class PubsubNode(PubsubServer):
 @pytest.fixture
 def pair(tmp_path: Path, postgres_database: str) -> Iterator[tuple[PubsubNode, PubsubNode]]:
     first, second = (PubsubNode(tmp_path, name, postgres_database) for name in "ab")
-    try:
-        first.start()
-        wait_until(first.is_owner)
-        second.start()
+    with started_pair(first, second, first.is_owner):
         yield first, second
-    finally:
-        for node in (first, second):
-            if node.process is not None:
-                node.kill()
 
 
 @pytest.fixture

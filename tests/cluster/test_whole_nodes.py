@@ -10,6 +10,7 @@ import psycopg
 import pytest
 
 from penstock.testing.receiver import RecordingReceiver
+from tests.cluster.rig import started_pair
 from tests.rigs.penstock_process import Machine, run_penstock, wait_until
 
 
@@ -33,15 +34,8 @@ class NodeMachine(Machine):
 @pytest.fixture
 def pair(tmp_path: Path, postgres_database: str) -> Iterator[tuple[NodeMachine, NodeMachine]]:
     first, second = (NodeMachine(tmp_path, name, postgres_database) for name in "ab")
-    try:
-        first.start()
-        wait_until(first.leads)
-        second.start()
+    with started_pair(first, second, first.leads):
         yield first, second
-    finally:
-        for machine in (first, second):
-            if machine.process is not None:
-                machine.kill()
 
 
 async def test_events_of_any_node_arrive_in_order_and_go_on_when_the_leader_is_killed(

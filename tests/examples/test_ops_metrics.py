@@ -39,7 +39,7 @@ def described(part: str, exposition: str) -> str:
         for name, text in sorted(re.findall(r"^# HELP (\S+) (.*)$", exposition, re.MULTILINE))
         if not name.startswith("process_") and name != "penstock_build_info" and not name.endswith("_created")
     ]
-    return "\n".join([f"## {part}", "", "| metric | kind | what it tells |", "|---|---|---|", *rows, ""])
+    return "\n".join([f"## {part}", "", "| metric | kind | meaning |", "|---|---|---|", *rows, ""])
 
 
 def exposed(exposition: str) -> set[str]:

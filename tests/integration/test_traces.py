@@ -12,6 +12,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 from penstock.events.store.sqlite import sqlite_repository
 from penstock.testing.receiver import RecordingReceiver, Reply
 from tests.rigs.dispatch import DispatchRig, dispatch_rig
+from tests.rigs.job_database import with_tables
 
 
 @pytest.fixture
@@ -96,7 +97,7 @@ async def test_nothing_is_sent_of_what_is_not_wanted(
 
 
 async def test_a_collector_that_is_away_does_no_harm(tmp_path: Path) -> None:
-    repository = sqlite_repository(tmp_path / "jobs.db", durability="survives-process-crash-only")
+    repository = sqlite_repository(with_tables(tmp_path / "jobs.db"), durability="survives-process-crash-only")
     async with dispatch_rig(repository, traces_endpoint="http://127.0.0.1:1/v1/traces") as rig:
         await rig.subscribe()
         await rig.publish()

@@ -13,11 +13,12 @@ from penstock.events.api.health.watch import HealthWatch, NoParts
 from penstock.events.store.sqlite import sqlite_repository
 from penstock.testing.receiver import Reply
 from tests.rigs.dispatch import DispatchRig, dispatch_rig
+from tests.rigs.job_database import with_tables
 
 
 @pytest.fixture
 async def rig(tmp_path: Path) -> AsyncIterator[DispatchRig]:
-    repository = sqlite_repository(tmp_path / "jobs.db", durability="survives-process-crash-only")
+    repository = sqlite_repository(with_tables(tmp_path / "jobs.db"), durability="survives-process-crash-only")
     async with dispatch_rig(repository) as rig:
         yield rig
 

@@ -16,13 +16,14 @@ from penstock.http.server import HttpServer, Receive, Scope, Send, accept_lifesp
 from penstock.ops.config import FanOutBy
 from penstock.testing.receiver import Reply
 from tests.rigs.dispatch import DispatchRig, dispatch_rig
+from tests.rigs.job_database import with_tables
 
 NOWHERE = "http://127.0.0.1:9"
 
 
 @asynccontextmanager
 async def served(directory: Path, fan_out: FanOutBy = FanOutBy.INLINE, **addresses: str) -> AsyncIterator[DispatchRig]:
-    repository = sqlite_repository(directory / "jobs.db", durability="survives-process-crash-only")
+    repository = sqlite_repository(with_tables(directory / "jobs.db"), durability="survives-process-crash-only")
     given: dict[str, Any] = {"router": "", "queues": "", "pipeline": "", **addresses}
     front = WebFront.at(**given)
     async with dispatch_rig(repository, front, data_dir=directory, fan_out=fan_out) as rig:

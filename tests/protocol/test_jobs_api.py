@@ -26,7 +26,7 @@ from penstock.ops.config.dispatch_options import FanOutBy
 from penstock.router.config.configuration import parse_configuration
 from penstock.testing.receiver import Reply
 from tests.rigs.dispatch import DispatchRig, cloud_event, dispatch_rig, jobs_parts, request
-from tests.rigs.job_database import Connect
+from tests.rigs.job_database import Connect, with_tables
 from tests.rigs.openapi import described, kept_connection
 from tests.rigs.search import examples
 
@@ -44,7 +44,9 @@ async def rig(connect: Connect) -> AsyncIterator[DispatchRig]:
 @pytest.fixture
 async def lite(tmp_path: Path) -> AsyncIterator[DispatchRig]:
     """For what no database has a part in."""
-    async with dispatch_rig(sqlite_repository(tmp_path / "jobs.db", durability="survives-process-crash-only")) as rig:
+    async with dispatch_rig(
+        sqlite_repository(with_tables(tmp_path / "jobs.db"), durability="survives-process-crash-only")
+    ) as rig:
         yield rig
 
 

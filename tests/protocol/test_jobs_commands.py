@@ -343,7 +343,7 @@ async def test_a_test_event_tells_by_its_exit_code_whether_it_was_accepted(recei
     def try_out() -> None:
         name, _ = subscribed(receiver.url)
         assert "fine" in run("subscriptions", "test", name).stdout
-        assert "answered 500" in run("subscriptions", "test", name, code=1).stdout
+        assert "answered 500: no" in run("subscriptions", "test", name, code=1).stdout
         shown = json.loads(run("subscriptions", "test", name, "--json").stdout)
         assert (shown["delivered"], shown["statusCode"]) == (True, 200)
 
@@ -369,7 +369,13 @@ def test_a_subscription_gets_a_token_and_a_certificate() -> None:
     oauth2 = ("--oauth2-url", ISSUER, "--oauth2-client", "me", "--oauth2-secret", "-", "--oauth2-scope", "events")
     made = run("subscriptions", "create", name, *more, *oauth2, stdin="hunter2\n").stdout
     shown = json.loads(made)["subscription"]
-    assert shown["oauth2"] == {"tokenUrl": ISSUER, "clientId": "me", "clientSecret": "***", "scope": "events"}
+    assert shown["oauth2"] == {
+        "tokenUrl": ISSUER,
+        "clientId": "me",
+        "clientSecret": "***",
+        "scope": "events",
+        "audience": "",
+    }
     assert shown["clientCertificate"]["subject"] == "CN=penstock"
     update = ("subscriptions", "update", name, "--json")
     changed = json.loads(run(*update, "--no-oauth2", "--client-cert", "cert.pem", "--client-key", "key.pem").stdout)

@@ -218,7 +218,7 @@ async def test_the_secret_is_shown_to_no_one_and_kept_by_its_mask(connect: Conne
         assert (await rig.ask("POST", f"{path}/test")).body["delivered"]
         assert rig.receiver.requests[-1].headers["authorization"] == "Bearer t1"
 
-        masked = {**oauth2, "clientSecret": "***"}
+        masked = {**oauth2, "clientSecret": "***", "audience": ""}
         shown = (await rig.ask("GET", path)).body["oauth2"]
         assert shown == masked
         changed = await rig.ask("PATCH", path, {"oauth2": {**shown, "scope": "f"}})

@@ -30,6 +30,7 @@ from penstock.sqs.server import SqsServerSettings, open_service
 from penstock.testing.clock import VirtualClock
 from penstock.testing.receiver import RecordingReceiver, Reply
 from tests.rigs.dispatch import DispatchRig, dispatch_rig, jobs_parts
+from tests.rigs.job_database import with_tables
 from tests.rigs.router_api import ServedApi
 from tests.services.sqs_server import running
 
@@ -38,7 +39,7 @@ V1 = "/api/v1"
 
 @pytest.fixture
 async def rig(tmp_path: Path) -> AsyncIterator[DispatchRig]:
-    repository = sqlite_repository(tmp_path / "jobs.db", durability="survives-process-crash-only")
+    repository = sqlite_repository(with_tables(tmp_path / "jobs.db"), durability="survives-process-crash-only")
     async with dispatch_rig(repository, WebFront.at(router="", queues="", pipeline="")) as rig:
         yield rig
 
@@ -196,7 +197,7 @@ async def test_the_queues_of_a_real_sqs_server_come_in_pages_that_queues_may_com
     with running(tmp_path / "sqs", "--memory") as sqs:
         for name in ("d", "b", "a", "c"):
             sqs.anyone.create_queue(QueueName=name)
-        repository = sqlite_repository(tmp_path / "jobs.db", durability="survives-process-crash-only")
+        repository = sqlite_repository(with_tables(tmp_path / "jobs.db"), durability="survives-process-crash-only")
         async with dispatch_rig(repository, WebFront.at(router="", queues=sqs.url, pipeline="")) as rig:
             told = await told_in_pages(rig, "/api/queues", "queues", 3)
             assert [[each["name"] for each in page] for page in told] == [["a", "b", "c"], ["d"]]

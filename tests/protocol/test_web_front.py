@@ -19,6 +19,7 @@ from penstock.events.statistics.inline import InlineCounter
 from penstock.events.store.sqlite import sqlite_repository
 from penstock.testing.receiver import Ending, RecordingReceiver, Reply
 from tests.rigs.dispatch import Answer, DispatchRig, dispatch_rig, jobs_parts
+from tests.rigs.job_database import with_tables
 
 NOWHERE = "http://127.0.0.1:9"
 
@@ -29,7 +30,7 @@ def front(url: str = NOWHERE, **options: Any) -> WebFront:
 
 @asynccontextmanager
 async def served(directory: Path, web: WebFront, **settings: Any) -> AsyncIterator[DispatchRig]:
-    repository = sqlite_repository(directory / "jobs.db", durability="survives-process-crash-only")
+    repository = sqlite_repository(with_tables(directory / "jobs.db"), durability="survives-process-crash-only")
     async with dispatch_rig(repository, web, **settings) as rig:
         yield rig
 

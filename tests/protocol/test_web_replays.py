@@ -18,6 +18,7 @@ from penstock.events.api.jobs.replays import FEW_JOBS
 from penstock.events.store.sqlite import sqlite_repository
 from penstock.events.store.statements import codes_of
 from tests.rigs.dispatch import DispatchRig, dispatch_rig
+from tests.rigs.job_database import with_tables
 
 REPLAYS = "/api/v1/replays"
 NOWHERE = "http://127.0.0.1:9"
@@ -26,7 +27,7 @@ GROUPS = 7
 
 @pytest.fixture
 async def rig(tmp_path: Path) -> AsyncIterator[DispatchRig]:
-    repository = sqlite_repository(tmp_path / "jobs.db", durability="survives-process-crash-only")
+    repository = sqlite_repository(with_tables(tmp_path / "jobs.db"), durability="survives-process-crash-only")
     web = WebFront.at(router=NOWHERE, queues=NOWHERE, pipeline=NOWHERE)
     async with dispatch_rig(repository, web) as found:
         yield found

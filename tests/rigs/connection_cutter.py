@@ -14,7 +14,7 @@ class ConnectionProxy:
         """A port, or the path of a socket; connections made before it is set are closed."""
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
-        self._open: list[socket.socket] = []
+        self._open: set[socket.socket] = set()
         self.cut_before_request = self.cut_before_answer = self.refusing = self.stalled = False
         self.cuts = 0
         threading.Thread(target=self._accept, daemon=True).start()
@@ -25,11 +25,14 @@ class ConnectionProxy:
 
     def cut(self) -> None:
         """Cut every connection now."""
-        for each in self._open:
-            with suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
-            each.close()
-        self._open.clear()
+        for each in list(self._open):
+            self._close(each)
+
+    def _close(self, each: socket.socket) -> None:
+        self._open.discard(each)
+        with suppress(OSError):
+            each.shutdown(socket.SHUT_RDWR)
+        each.close()
 
     def _accept(self) -> None:
         with suppress(OSError):
@@ -39,19 +42,22 @@ class ConnectionProxy:
                 if server is None:
                     client.close()
                     continue
-                self._open += [client, server]
+                self._open |= {client, server}
                 for source, sink, to_server in ((client, server, True), (server, client, False)):
                     threading.Thread(target=self._pump, args=(source, sink, to_server), daemon=True).start()
 
     def _connect(self) -> socket.socket | None:
-        try:
+        with suppress(OSError):
             if isinstance(self.target, int):
                 return socket.create_connection(("127.0.0.1", self.target))
             server = socket.socket(socket.AF_UNIX)
-            server.connect(self.target or "")
-        except OSError:
-            return None
-        return server
+            try:
+                server.connect(self.target or "")
+            except OSError:
+                server.close()
+                raise
+            return server
+        return None
 
     def _pump(self, source: socket.socket, sink: socket.socket, to_server: bool) -> None:
         with suppress(OSError):
@@ -64,8 +70,7 @@ class ConnectionProxy:
                     continue
                 sink.sendall(chunk)
         for each in (source, sink):
-            with suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
+            self._close(each)
 
 
 class Cutter(ConnectionProxy):

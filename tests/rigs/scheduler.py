@@ -3,6 +3,7 @@
 import asyncio
 import sqlite3
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any, TypeVar
 
 import msgspec
@@ -40,13 +41,21 @@ DEDUP_S = 300
 DELIVERY_LEASE_MS = 900_000
 
 
+@cache
+def _tables() -> bytes:
+    """A database with the tables of jobs; creating them again for each test would take much longer."""
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    for step in migrations(Dialect.SQLITE):
+        connection.executescript(step.text)
+    return connection.serialize()
+
+
 class InlineDatabase:
     """The tables and statements of SQLite, done on the loop: so virtual time can pass around them."""
 
     def __init__(self) -> None:
         self._connection = sqlite3.connect(":memory:", isolation_level=None)
-        for step in migrations(Dialect.SQLITE):
-            self._connection.executescript(step.text)
+        self._connection.deserialize(_tables())
         # Most of these tests deliver nothing: credit is not what they are about.
         self._connection.execute("INSERT INTO pools VALUES ('DISPATCH-POOL', 1000000, NULL)")
         self.signal = JobSignal()
@@ -286,6 +295,12 @@ class SchedulerRig:
 
 async def comes_true(holds: Callable[[], bool], within_s: float = 3600.0) -> None:
     """Let virtual time pass until a condition holds."""
+    since_s = asyncio.get_running_loop().time()
     async with asyncio.timeout(within_s):
-        while not holds():  # noqa: ASYNC110  virtual time costs nothing
-            await asyncio.sleep(0.001)
+        while not holds():
+            await moment(since_s)
+
+
+async def moment(since_s: float) -> None:
+    """Let a millisecond of virtual time pass; of a long wait a hundredth, as each look costs real time."""
+    await asyncio.sleep(max(0.001, (asyncio.get_running_loop().time() - since_s) / 100))

@@ -7,11 +7,14 @@ it changed, and not by what a search happened upon.
 
 import os
 import subprocess
+from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
+import pytest
 from hypothesis import settings
 
 QUICK = "quick"
@@ -36,6 +39,28 @@ def examples(most: int) -> int:
 
 def _profile() -> str:
     return os.environ.get("HYPOTHESIS_PROFILE") or QUICK
+
+
+def seed_chunks(quick: int, most: int, *, chunk: int, long_chunk: int) -> list[Any]:
+    """Return (first, number of seeds) for `parametrize`: up to `quick` in small chunks, from there on `long` ones."""
+    return [
+        *((first, chunk) for first in range(0, quick, chunk)),
+        *(
+            pytest.param((first, min(long_chunk, most - first)), marks=pytest.mark.long)
+            for first in range(quick, most, long_chunk)
+        ),
+    ]
+
+
+def search_seeds(simulate: Callable[[int], object], chunk: tuple[int, int], command: str) -> None:
+    """Simulate a chunk of this run's seeds; a failure says how to run its seed again."""
+    first, seeds = chunk
+    for seed in range(first_seed() + first, first_seed() + first + seeds):
+        try:
+            simulate(seed)
+        except Exception as error:
+            error.add_note(f"to run it again: {command} --first {seed} --seeds 1")
+            raise
 
 
 @cache

@@ -13,18 +13,9 @@ from penstock.testing.simulation.history import InvariantBroken
 from penstock.testing.virtual_loop import START_MS, LoopClock
 from tests.cluster.simulated.database import SimulatedMembership, SimulatedStore
 from tests.cluster.simulated.world import simulate_cluster
-from tests.rigs.search import first_seed
+from tests.rigs.search import search_seeds, seed_chunks
 
-CHUNK = 2
-LONG_CHUNK = 20
-LONG_SEEDS = int(os.environ.get("SIMULATED_CLUSTER_SEEDS", "200"))
-CHUNKS = [
-    *((first, CHUNK) for first in range(0, 4, CHUNK)),
-    *(
-        pytest.param((first, min(LONG_CHUNK, LONG_SEEDS - first)), marks=pytest.mark.long)
-        for first in range(4, LONG_SEEDS, LONG_CHUNK)
-    ),
-]
+CHUNKS = seed_chunks(4, int(os.environ.get("SIMULATED_CLUSTER_SEEDS", "200")), chunk=2, long_chunk=20)
 # A node got a shard back, and gave a new lease the number of one that it had continued.
 EVER_FAILED = (3_100_000_005,)
 FOUND_WITHIN = 20
@@ -40,13 +31,7 @@ def no_logs() -> Iterator[None]:
 
 @pytest.mark.parametrize("chunk", CHUNKS, ids=str)
 def test_every_promise_holds(chunk: tuple[int, int]) -> None:
-    first, seeds = chunk
-    for seed in range(first_seed() + first, first_seed() + first + seeds):
-        try:
-            simulate_cluster(seed)
-        except Exception as error:
-            error.add_note(f"to run it again: python -m tests.cluster.simulated --first {seed} --seeds 1")
-            raise
+    search_seeds(simulate_cluster, chunk, "python -m tests.cluster.simulated")
 
 
 @pytest.mark.parametrize("seed", EVER_FAILED)

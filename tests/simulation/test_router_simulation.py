@@ -24,19 +24,10 @@ from penstock.router.router import Router
 from penstock.testing.simulation import queue
 from penstock.testing.simulation.history import InvariantBroken
 from penstock.testing.simulation.world import simulate_router
-from tests.rigs.search import first_seed
+from tests.rigs.search import search_seeds, seed_chunks
 
 # The long tests search further: 100,000 seeds take some hours, so SIMULATED_SEEDS says how many of them.
-CHUNK = 10
-LONG_CHUNK = 50
-LONG_SEEDS = int(os.environ.get("SIMULATED_SEEDS", "2000"))
-CHUNKS = [
-    *((first, CHUNK) for first in range(0, 30, CHUNK)),
-    *(
-        pytest.param((first, min(LONG_CHUNK, LONG_SEEDS - first)), marks=pytest.mark.long)
-        for first in range(30, LONG_SEEDS, LONG_CHUNK)
-    ),
-]
+CHUNKS = seed_chunks(30, int(os.environ.get("SIMULATED_SEEDS", "2000")), chunk=10, long_chunk=50)
 # The first three broke the order of a group once, before a failure returned all that waits in its lane; in the others a
 # router that had been stopped warned of queues that had not been silent.
 EVER_FAILED = (704_271, 706_870, 712_039, 5243, 5266, 2_100_484_361)
@@ -54,13 +45,7 @@ def no_logs() -> Iterator[None]:
 
 @pytest.mark.parametrize("chunk", CHUNKS, ids=str)
 def test_every_promise_holds(chunk: tuple[int, int]) -> None:
-    first, seeds = chunk
-    for seed in range(first_seed() + first, first_seed() + first + seeds):
-        try:
-            simulate_router(seed)
-        except Exception as error:
-            error.add_note(f"to run it again: penstock simulate router --first {seed} --seeds 1")
-            raise
+    search_seeds(simulate_router, chunk, "penstock simulate router")
 
 
 @pytest.mark.parametrize("seed", EVER_FAILED)

@@ -22,7 +22,7 @@ from typing import Protocol
 from penstock.delivery.errors import AnswerTimedOut, ConnectTimedOut, DeliveryFailed, EgressRefused
 from penstock.delivery.http.answer import Answer
 from penstock.delivery.http.request import RequestHead
-from penstock.domain.breaker import NEUTRAL, Breaker, verdict_of
+from penstock.domain.breaker import CLOSED, NEUTRAL, Breaker, BreakerState, verdict_of
 from penstock.domain.limits import SECOND_MS
 from penstock.domain.outcome import (
     CircuitOpen,
@@ -95,10 +95,24 @@ class Attempts:
                 verdict = verdict_of(outcome)
             finally:
                 # A cancelled attempt is neutral, but must release its half-open probe.
+                before = breaker.state
                 breaker.settle(ticket, verdict, self._clock.now_ms())
+                if breaker.state is not before:
+                    _log_change(breaker, before, head.target.endpoint)
         if outcome.error is not None and self._report is not None:
             self._report(outcome, head.target.endpoint, message_id, number)
         return outcome
+
+
+def _log_change(breaker: Breaker, before: BreakerState, endpoint: str) -> None:
+    if breaker.state is CLOSED:
+        log.info("the breaker is closed again: the endpoint answers", extra={"endpoint": endpoint})
+    elif before is CLOSED:
+        # Not each time that a probe fails, which is every few seconds.
+        text = (
+            "the breaker has opened: %d of the last %d calls failed; deliveries wait, and a few try the endpoint again"
+        )
+        log.warning(text, breaker.failures, breaker.calls, extra={"endpoint": endpoint})
 
 
 def _refused(endpoint: str, opens_in_ms: int) -> MediationOutcome:

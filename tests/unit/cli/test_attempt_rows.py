@@ -2,9 +2,12 @@
 
 from datetime import UTC, datetime, timedelta
 
-from penstock.cli.events.jobs import attempt_rows
+from penstock.cli.events.jobs import attempt_rows, waits_for
 from penstock.client.types import AttemptView
+from penstock.domain.job_state import JobStatus
 from penstock.domain.outcome import AttemptOutcome
+from penstock.events.api.jobs.types import job_view
+from tests.rigs.made_jobs import dispatch_job
 
 BEGAN = datetime(2030, 1, 1, tzinfo=UTC)
 
@@ -28,3 +31,10 @@ def test_deferrals_in_a_row_for_one_reason_share_a_row_and_failures_do_not() -> 
         ("3–99", "DEFERRED", "its breaker is open (97 times since 2030-01-01T00:03:00.000Z)"),
         ("100", "DEFERRED", "answered 429"),
     ]
+
+
+def test_a_queued_job_waits_for_the_router_and_a_finished_one_for_nothing() -> None:
+    waits = [
+        waits_for(job_view(dispatch_job(status=status)), None) for status in (JobStatus.QUEUED, JobStatus.COMPLETED)
+    ]
+    assert waits == ["its turn in the router", ""]

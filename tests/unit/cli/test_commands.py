@@ -157,3 +157,20 @@ def test_a_command_of_the_pipeline_without_spark_says_what_to_install(arguments:
     assert "pip install 'penstock-events[spark]'" in ran.stderr
     assert "bug" not in ran.stderr
     assert "--engine" not in ran.stderr  # these have no such option
+
+
+@pytest.mark.parametrize("where", ["penstock.cli.status", "penstock.ops.doctor"])
+def test_ctrl_c_while_it_starts_leaves_no_stack_trace(where: str) -> None:
+    program = f"""
+import sys
+class Interrupted:
+    def find_spec(self, name, *_):
+        if name == {where!r}:
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Interrupted())
+from penstock.__main__ import main
+main()
+"""
+    command = [sys.executable, "-c", program, "doctor"]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (ran.returncode, ran.stderr) == (130, "")

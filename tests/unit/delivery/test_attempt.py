@@ -151,3 +151,25 @@ async def test_a_cancelled_attempt_gives_its_probe_back(rig: Rig) -> None:
     assert [type(end) for end in ends] == [asyncio.CancelledError] * PROBES
     assert (await rig.attempt(200)).result is MediationResult.SUCCESS
     assert rig.breaker.state is HALF_OPEN
+
+
+async def test_the_log_says_once_that_an_endpoint_fails_and_when_it_answers(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    clock, endpoint = VirtualClock(), Endpoint()
+    attempts, breaker = Attempts(endpoint, clock), Breaker(clock.now_ms())
+
+    async def attempt(result: int) -> None:
+        endpoint.result = result
+        await attempts.make(breaker, HEAD, b"", None, lambda answer: outcome_of(answer.status, None, b"", 0))
+
+    for _ in range(MIN_CALLS + 3):
+        await attempt(500)
+    for result in (500, *[200] * PROBES):
+        clock.advance(6)
+        await attempt(result)
+    assert breaker.state is CLOSED
+    assert [(record.levelname, record.getMessage().partition(":")[0]) for record in caplog.records] == [
+        ("WARNING", "the breaker has opened"),
+        ("INFO", "the breaker is closed again"),
+    ]
+    assert {record.endpoint for record in caplog.records} == {ENDPOINT}  # type: ignore[attr-defined]

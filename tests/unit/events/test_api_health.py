@@ -194,7 +194,7 @@ def test_deliveries_are_counted_once_while_their_minute_grows() -> None:
 @pytest.mark.parametrize(
     ("given", "remedy"),
     [
-        ({}, "larger concurrency, or rate"),
+        ({}, "larger concurrency, or rate: `penstock pools set billing --concurrency N`"),
         ({"recent": {"s1": minute(delivered=100)}}, "larger concurrency, or rate"),
         ({"recent": {"s1": minute(delivered=100, deferred=101)}}, "puts most deliveries off"),
         ({"recent": {"s1": minute(failed=20)}}, "when its endpoint answers"),

@@ -19,7 +19,7 @@ from penstock.events.store.repository.lanes import LaneOwner
 from penstock.queues.errors import InvalidPublication
 from penstock.testing.virtual_loop import LoopClock, run_virtual
 from tests.rigs.jobs import unlimited
-from tests.rigs.scheduler import BLOCK, ENDPOINT, IMMEDIATE, NEXT, PlainTokens, SchedulerRig, comes_true
+from tests.rigs.scheduler import BLOCK, ENDPOINT, IMMEDIATE, NEXT, PlainTokens, SchedulerRig, comes_true, moment
 
 POLL_S = SchedulerSettings().poll_interval_s
 CLAIM_S = SchedulerSettings().claim_lease_s
@@ -49,9 +49,10 @@ async def queued(rig: SchedulerRig, count: int, within_s: float = 60.0) -> None:
 
 
 async def has_status(rig: SchedulerRig, job_id: str, status: JobStatus) -> None:
+    since_s = now_s()
     async with asyncio.timeout(60):
-        while await rig.status(job_id) is not status:  # noqa: ASYNC110  virtual time costs nothing
-            await asyncio.sleep(0.001)
+        while await rig.status(job_id) is not status:
+            await moment(since_s)
 
 
 # Life cycle
@@ -481,6 +482,20 @@ def test_a_stale_poll_takes_no_more_than_its_number() -> None:
         assert scheduler.counts.recovered == 7
         await asyncio.sleep(60)
         assert scheduler.counts.recovered == 14
+
+    on(story)
+
+
+def test_the_search_for_lost_jobs_goes_through_the_pools_a_few_at_a_time() -> None:
+    async def story(rig: SchedulerRig) -> None:
+        settings = SchedulerSettings(stale_after_s=100, stale_batch_size=1)
+        ids = await rig.make_all([rig.new_job(f"g{number}", pool=f"pool-{number}") for number in range(3)])
+        scheduler = rig.start(settings=settings)
+        await queued(rig, 3)
+        rig.queue.lose_all()
+        await asyncio.sleep(130 + 2 * settings.stale_poll_s)
+        assert rig.queue.ids[3:] == ids
+        assert scheduler.counts.errors == 0
 
     on(story)
 

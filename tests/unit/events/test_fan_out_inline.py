@@ -18,12 +18,13 @@ from penstock.events.store.repository.listing import JobFilter
 from penstock.events.store.repository.subscriptions import ChangedSubscriptions
 from penstock.events.store.sqlite import sqlite_repository
 from penstock.ops.config.dispatch_options import FanOutBy
+from tests.rigs.job_database import with_tables
 from tests.rigs.jobs import JobRig
 
 
 @pytest.fixture
 async def rig(tmp_path: Path) -> AsyncIterator[JobRig]:
-    repository = sqlite_repository(tmp_path / "jobs.db", durability="survives-process-crash-only")
+    repository = sqlite_repository(with_tables(tmp_path / "jobs.db"), durability="survives-process-crash-only")
     await repository.open(0)
     yield JobRig(repository)
     await repository.close()

@@ -18,6 +18,7 @@ from penstock.events.store import Beginning, Done, EndedDelivery
 from penstock.events.store.database import Transaction
 from penstock.events.store.repository import JobRepository
 from penstock.events.store.sqlite import SqliteDatabase
+from tests.rigs.job_database import with_tables
 from tests.rigs.jobs import NEXT, JobRig
 
 Result = TypeVar("Result")
@@ -93,7 +94,7 @@ class BatchRig(JobRig):
 
 @pytest.fixture
 async def rig(tmp_path: Path) -> AsyncIterator[BatchRig]:
-    rig = BatchRig(CountedDatabase(tmp_path / "jobs.db"))
+    rig = BatchRig(CountedDatabase(with_tables(tmp_path / "jobs.db")))
     await rig.repository.open(rig.now_ms)
     yield rig
     await rig.repository.close()

@@ -25,6 +25,7 @@ from penstock.events.store.sqlite import sqlite_repository
 from penstock.ops.telemetry import Metrics
 from penstock.router import Permits, StagedMediator
 from penstock.testing.receiver import RecordingReceiver, Reply
+from tests.rigs.job_database import with_tables
 from tests.rigs.jobs import JobRig
 
 SECRET = b"a secret for tests only"
@@ -73,7 +74,7 @@ class MediatorRig(JobRig):
 @pytest.fixture
 async def rig(tmp_path: Path) -> AsyncIterator[MediatorRig]:
     async with RecordingReceiver() as receiver:
-        rig = MediatorRig(tmp_path / "jobs.db", receiver)
+        rig = MediatorRig(with_tables(tmp_path / "jobs.db"), receiver)
         settings = ProcessSettings(secrets=(SECRET,), egress_allow=(ip_network("127.0.0.0/8"),))
         local = LocalProcessing(rig.repository, rig.clock, settings)
         async with local.mediator(rig.others, rig.breakers, rig.metrics) as rig.mediator:

@@ -50,7 +50,7 @@ def test_a_wheel_holds_the_package_and_its_command(built: Path) -> None:
         entry_points = archive.read(f"{BASE}.dist-info/entry_points.txt").decode()
 
     assert {name for name in names if not name.startswith(f"{BASE}.dist-info/")} == files_of_package()
-    assert "penstock = penstock.cli.app:main" in entry_points
+    assert "penstock = penstock.__main__:main" in entry_points
 
 
 def test_advice_about_extras_names_the_distribution() -> None:

@@ -153,6 +153,16 @@ def test_endpoints_and_queues_beyond_the_limit_are_one() -> None:
     assert (len(healthy), healthy["q0"], healthy[OTHER]) == (MAX_LABELS + 1, 1, 0)
 
 
+def test_the_age_of_the_last_poll_is_shown_and_a_queue_that_never_was_polled_has_none() -> None:
+    router = FakeRouter()
+    router.queue_views = [
+        msgspec.structs.replace(queue_view("polled"), last_poll_age_s=7.5),
+        msgspec.structs.replace(queue_view("new"), last_poll_age_s=None),
+    ]
+    ages = values(collected(router)["penstock_router_queue_last_poll_age_seconds"], "queue")
+    assert ages == {"polled": 7.5, "new": 0.0}
+
+
 def test_a_pool_that_drains_while_its_successor_works_is_told_once() -> None:
     router = FakeRouter()
     router.pool_views = [pool_view("P"), pool_view("P", queued=4)]

@@ -58,6 +58,7 @@ async def test_a_logical_requeue_is_acked_with_its_own_handle_and_the_owner_is_l
         await rig.idle()
 
         assert [each.handle for each in rig.source.settled] == ["copy", "owner"]
+        assert [(queue.received, queue.acked) for queue in rig.router.queues()] == [(2, 2)]
         assert rig.mediator.order == ["a"]
 
 

@@ -127,13 +127,16 @@ def _rows(client: "Penstock", jobs: list["Job"]) -> list[tuple[str, ...]]:
             known[job.subscription_id].name if job.subscription_id in known else "–",
             job.group or "–",
             str(job.attempts_spent),
-            printable(_waits_for(job, lanes.get(job.group_key)) or job.last_error or ""),
+            printable(waits_for(job, lanes.get(job.group_key)) or job.last_error or ""),
         )
         for job in jobs
     ]
 
 
-def _waits_for(job: "Job", lane: "LaneView | None") -> str:
+def waits_for(job: "Job", lane: "LaneView | None") -> str:
+    """Return what a job waits for; nothing if it waits no more."""
+    if job.status is JobStatus.QUEUED:
+        return "its turn in the router"
     if job.status is not JobStatus.PENDING:
         return ""
     if lane is not None and (lane.paused or lane.blocked_by not in (None, job.id)):

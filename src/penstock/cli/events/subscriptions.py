@@ -307,7 +307,7 @@ def send_test(
         print_json(trial)
     else:
         status = "" if trial.status_code is None else str(trial.status_code)
-        answer = printable(trial.error or trial.response or "")
+        answer = printable(": ".join(each for each in (trial.error, trial.response) if each))
         row = (yes_or_no(trial.delivered), status, f"{trial.duration_ms} ms", answer)
         print_table(("delivered", "status", "took", "response"), [row])
     if not trial.delivered:

@@ -210,12 +210,12 @@ def _print(result: "AuditResult", console: str, *, as_json: bool) -> None:
 
     addresses = [address(console, finding) for finding in result.findings]
     if as_json:
-        told = msgspec.to_builtins(result)
-        told["findings"] = [
+        fields = msgspec.to_builtins(result)
+        fields["findings"] = [
             {**finding, "webPage": to} if to else finding
-            for finding, to in zip(told["findings"], addresses, strict=True)
+            for finding, to in zip(fields["findings"], addresses, strict=True)
         ]
-        print_json({"clean": result.is_clean, **told})
+        print_json({"clean": result.is_clean, **fields})
         return
     typer.echo(verdict(result))
     typer.echo("")

@@ -2,7 +2,7 @@
 
 from penstock.client.types.change import CallerView, ChangeList, ChangeQuery, ChangeView
 from penstock.client.types.cluster import ClusterNode, ClusterShard, ClusterView
-from penstock.client.types.credentials import ClientCertificate, ClientCertificateView, OAuth2
+from penstock.client.types.credentials import ClientCertificate, ClientCertificateView, OAuth2, OAuth2View
 from penstock.client.types.event import CloudEvent, CloudEventOrBatch, EventReceipt, EventReceipts, EventView
 from penstock.client.types.event_type import (
     DataCheck,
@@ -157,6 +157,7 @@ __all__ = [
     "NewPortalLink",
     "NewSubscription",
     "OAuth2",
+    "OAuth2View",
     "OldestAges",
     "PageQuery",
     "PartHealth",

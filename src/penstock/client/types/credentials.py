@@ -16,7 +16,7 @@ OptionalText = Annotated[str, Meta(max_length=2048, pattern=r"^[^\x00-\x1f\x7f]*
 class OAuth2(msgspec.Struct, frozen=True, rename="camel", kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """OAuth2 client credentials: deliveries carry a token that is fetched at `tokenUrl` and renewed in time.
 
-    The secret is shown to no one: a view has `***`, and a change that sends `***` keeps the stored one.
+    A change that sends `***` as the secret, as views show it, keeps the stored one.
     """
 
     token_url: Text
@@ -27,6 +27,16 @@ class OAuth2(msgspec.Struct, frozen=True, rename="camel", kw_only=True, forbid_u
 
     def __repr__(self) -> str:
         return f"OAuth2({self.client_id!r} at {self.token_url!r})"
+
+
+class OAuth2View(msgspec.Struct, frozen=True, rename="camel"):
+    """OAuth2 client credentials, their secret masked."""
+
+    token_url: str
+    client_id: str
+    client_secret: str
+    scope: str
+    audience: str
 
 
 class ClientCertificate(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):

@@ -6,7 +6,7 @@ from typing import Annotated
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from penstock.client.types.credentials import ClientCertificate, ClientCertificateView, OAuth2
+from penstock.client.types.credentials import ClientCertificate, ClientCertificateView, OAuth2, OAuth2View
 from penstock.client.types.fields import Name, Text
 from penstock.domain.job_state import DEFAULT_CONCURRENCY, DEFAULT_TIMEOUT_S
 from penstock.domain.matching import Condition
@@ -104,7 +104,7 @@ class SubscriptionView(msgspec.Struct, frozen=True, rename="camel", kw_only=True
     tenant: str
     secrets: int
     """The number of secrets that sign its deliveries: two during a rotation."""
-    oauth2: OAuth2 | None = None
+    oauth2: OAuth2View | None = None
     """Where its tokens come from, with the secret masked."""
     client_certificate: ClientCertificateView | None = None
 

@@ -198,7 +198,7 @@ class JobLister(Protocol):
 class BlockOnErrorChecker:
     """Finds the jobs in ERROR that block a group: those of mode BLOCK_ON_ERROR, until they are retried or ignored.
 
-    Dispatch applies the rule lane by lane (`domain.order.blocks`); this checker tells people why a group stands still.
+    Dispatch applies the rule lane by lane (`domain.order.blocks`); this checker shows people why a group stands still.
     """
 
     def __init__(self, jobs: JobLister) -> None:

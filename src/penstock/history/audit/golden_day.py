@@ -69,7 +69,7 @@ class GoldenDay(msgspec.Struct, frozen=True, kw_only=True):
 
 
 OnStep = Callable[[str], None]
-"""What is told the next step in words."""
+"""Called with a description of each step that starts."""
 
 
 class Rehearsed(NamedTuple):

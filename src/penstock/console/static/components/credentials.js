@@ -14,7 +14,7 @@ export function fields(row, text) {
       "div",
       { class: "two" },
       field("OAuth2 client id", text("clientId", client?.clientId)),
-      field("OAuth2 client secret (*** keeps it)", text("clientSecret", client?.clientSecret, { type: "password", autocomplete: "off" })),
+      field("OAuth2 client secret", text("clientSecret", client?.clientSecret, { type: "password", autocomplete: "off" })),
     ),
     h("div", { class: "two" }, field("OAuth2 scope", text("scope", client?.scope)), field("OAuth2 audience", text("audience", client?.audience))),
     field("Client certificate, PEM", h("textarea", { name: "certificate", placeholder: about })),

@@ -37,7 +37,7 @@ export function mount(main, { signal }) {
   const reasons = h("ul", { class: "list-plain", id: "health-reasons" });
   const verdict = wide(12, card("Health", null, reasons));
   verdict.hidden = true;
-  const parts = h("ul", { class: "list-plain" });
+  const parts = h("ul", { id: "parts", class: "list-plain" });
   const worst = table({
     columns: [
       { name: "Subscription", link: (row) => [row.name, addressOf(row.id)], class: "text" },
@@ -106,7 +106,7 @@ export function mount(main, { signal }) {
     showOldest(tiles.oldest, oldest);
     showHealth(tiles.health, verdict, reasons, health);
     if (health.status === "fulfilled") worst.update(health.value.subscriptions.slice(0, MOST_SUBSCRIPTIONS));
-    showParts(parts, ready, router, spark, health.value?.cluster);
+    showParts(parts, ready, router, spark, health.value);
     if (known.status === "fulfilled") {
       const found = await get("/api/v1/deliveries", { limit: 8 }).catch(() => null);
       if (found) feed.update(found.deliveries);
@@ -159,7 +159,7 @@ function showOldest(place, oldest) {
   }
   const { heldAgeS } = oldest.value;
   const ageS = Math.max(oldest.value.ageS ?? 0, live.router?.most("router_pool_oldest_waiting_seconds") ?? 0);
-  const note = heldAgeS === null ? "before delivery" : `blocked: ${format.span(heldAgeS)}`;
+  const note = heldAgeS === null ? "before delivery" : `held back: ${format.span(heldAgeS)}`;
   place.set(format.span(ageS), note, ageS > 60 ? "bad" : ageS > 10 ? "warn" : "");
 }
 
@@ -183,16 +183,15 @@ function showHealth(place, verdict, list, health) {
   );
 }
 
-function showParts(list, ready, router, spark, cluster) {
+function showParts(list, ready, router, spark, verdict) {
   const row = (name, word, kind, about) =>
     h("li", {}, h("div", { class: "part-row" }, h("span", {}, name), badge(word, kind)), about ? h("div", { class: "about" }, about) : null);
   const up = ready.status === "fulfilled" && ready.value.status === "ready";
-  const routerUp = router.status === "fulfilled";
   const piped = spark.status === "fulfilled" && spark.value.reachable;
   const failing = piped ? spark.value.queries.filter((query) => query.status === "WAITING" || query.status === "FAILED") : [];
   list.replaceChildren(
     row("API and database", up ? "ready" : "not ready", up ? "good" : "bad", up ? null : unready(ready)),
-    row("Router", routerUp ? router.value.health.status : "not reachable", routerUp ? kindOf(router.value.health.status) : "bad", routerUp ? router.value.health.reasons.join("; ") : router.reason.message),
+    row("Router", ...routerOf(router, verdict)),
     row(
       "Pipeline",
       failing.length ? "failing" : piped ? "running" : "not running",
@@ -200,8 +199,17 @@ function showParts(list, ready, router, spark, cluster) {
       failing.length ? failing.map((query) => `${query.name}: ${query.lastError}`).join("; ") : piped ? behind(spark.value.queries) : "Not needed with --engine inline.",
     ),
     row(h("a", { href: "#/warnings" }, "Warnings"), ...warningsOf(router)),
-    ...(cluster?.nodes ?? []).map((node) => row(`Node ${node.name}`, node.draining ? "stopping" : "live", node.draining ? "warn" : "good", ownedBy(node, cluster))),
+    ...(verdict?.cluster?.nodes ?? []).map((node) => row(`Node ${node.name}`, node.draining ? "stopping" : "live", node.draining ? "warn" : "good", ownedBy(node, verdict.cluster))),
   );
+}
+
+// The verdict's word where there is one, as `penstock status` has: endpoints that fail are the subscriptions' reasons.
+function routerOf(router, verdict) {
+  const known = verdict?.parts.find((part) => part.name === "router");
+  if (known) return [known.status, kindOf(known.status), known.detail || null];
+  if (router.status === "rejected") return ["not reachable", "bad", router.reason.message];
+  const { status, reasons } = router.value.health;
+  return [status, kindOf(status), reasons.join("; ")];
 }
 
 // Return the details of failing checks.

@@ -110,7 +110,7 @@ class AlertState:
     def _alert(self, reason: HealthReason, known: Mapping[str, Subscription], now_ms: int) -> Alert:
         kind = _TYPES.get(reason.code, RAISED)
         about = known.get(reason.subscription_id or "")
-        # A sentence counts and tells ages: what it is about must not change with them.
+        # A message has counts and ages, which change all the time; the key must stay the same.
         subject = about.name if about is not None else (reason.link if kind is UNREACHABLE else reason.code)
         period = now_ms // round(self._rules.repeat_s * SECOND_MS)
         text = f"{reason.status}: {reason.message}. {reason.remedy}"

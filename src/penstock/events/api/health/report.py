@@ -222,7 +222,7 @@ def _subscription_reasons(
             HealthCode.OLDEST_DUE,
             _lateness(late_s),
             f"the oldest job of {name} that is due has waited {_span(late_s)}",
-            _remedy_of_lateness(recent, breaker),
+            _remedy_of_lateness(subscription, recent, breaker),
         )
     if recent is not None and is_failing(recent):
         failed = recent.failed + recent.refused
@@ -244,12 +244,13 @@ def _subscription_reasons(
         )
 
 
-def _remedy_of_lateness(recent: Minute | None, breaker: BreakerState) -> str:
+def _remedy_of_lateness(subscription: Subscription, recent: Minute | None, breaker: BreakerState) -> str:
     if breaker is not BreakerState.CLOSED or (recent is not None and is_failing(recent)):
         return "its jobs go on when its endpoint answers with success again"
     if recent is not None and recent.deferred > recent.delivered:
         return "its endpoint puts most deliveries off (429, or `ack: false`): it has to take more"
-    return "if the subscriber can take more, give its pool a larger concurrency, or rate: `penstock pools set`"
+    pool = f"`penstock pools set {subscription.pool_code} --concurrency N`"
+    return f"if the subscriber can take more, give its pool a larger concurrency, or rate: {pool}"
 
 
 def _minutes(facts: HealthFacts) -> float:

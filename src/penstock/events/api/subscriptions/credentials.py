@@ -2,7 +2,7 @@
 
 import msgspec
 
-from penstock.client.types import ClientCertificate, ClientCertificateView, OAuth2
+from penstock.client.types import ClientCertificate, ClientCertificateView, OAuth2, OAuth2View
 from penstock.delivery import SEALED, Undeliverable, checked_certificate, facts_of, parse_target
 from penstock.domain.errors import InvalidArgument
 from penstock.domain.subscription import CertificateWithKey, OAuth2Client, Subscription
@@ -47,9 +47,9 @@ def check_credentials(subscription: Subscription) -> Subscription:
     return subscription
 
 
-def oauth2_view(client: OAuth2Client | None) -> OAuth2 | None:
+def oauth2_view(client: OAuth2Client | None) -> OAuth2View | None:
     """Return credentials without their secret."""
-    return None if client is None else OAuth2(**msgspec.structs.asdict(client) | {"client_secret": MASK})
+    return None if client is None else OAuth2View(**msgspec.structs.asdict(client) | {"client_secret": MASK})
 
 
 def certificate_view(certificate: CertificateWithKey | None) -> ClientCertificateView | None:

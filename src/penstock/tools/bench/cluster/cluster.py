@@ -13,16 +13,17 @@ from penstock.tools.bench.end_to_end.postgres import PostgresCounts
 from penstock.tools.bench.servers import new_database, postgres_server
 from penstock.tools.bench.sqs import LoadClient, load_client
 
-_SPLIT = {
+# As the queues that events go through.
+_FIFO = {
     "FifoQueue": "true",
     "DeduplicationScope": "messageGroup",
     "FifoThroughputLimit": "perMessageGroupId",
-    "PartitionCount": "2",
 }
+_SPLIT = {**_FIFO, "PartitionCount": "2"}
 
 
 class ClusterFigures(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """The figures of `penstock bench cluster`; the load goes to all nodes alike."""
+    """The figures of `penstock bench cluster`: FIFO queues with 1,000 groups; the load goes to all nodes alike."""
 
     send_per_s_1_node: float | None = None
     send_per_s_2_nodes: float | None = None
@@ -32,7 +33,7 @@ class ClusterFigures(msgspec.Struct, kw_only=True, omit_defaults=True):
     receive_delete_per_s_2_nodes: float | None = None
     receive_delete_per_s_3_nodes: float | None = None
     send_per_s_1_database: float | None = None
-    """A FIFO queue of two partitions, both in one database."""
+    """A queue of two partitions, both in one database."""
     send_per_s_2_databases: float | None = None
     receive_delete_per_s_1_database: float | None = None
     receive_delete_per_s_2_databases: float | None = None
@@ -97,13 +98,13 @@ class ClusterBench:
         self._report(f"sends, receives and deletes on {count} node{'s' * (count > 1)}")
         figures = self.figures
         with new_database(server) as own, bench_nodes(count, own) as nodes, PostgresCounts.connected(own) as counts:
-            rates = QueueLoad(client, nodes, "q", counts=counts).rates(self._rounds)
+            rates = QueueLoad(client, nodes, "q.fifo", _FIFO, counts).rates(self._rounds)
             if count == 1:
                 figures.batched_send_us, figures.receive_delete_us = rates.batch_us, rates.receive_delete_us
                 figures.wal_bytes = rates.wal_bytes
             if count == 2:
                 self._report("requests that are passed on")
-                own_us, passed_us = QueueLoad(client, nodes, "forwarded").forwarded(self._rounds)
+                own_us, passed_us = QueueLoad(client, nodes, "forwarded.fifo", _FIFO).forwarded(self._rounds)
                 figures.send_us, figures.forwarded_send_us = own_us, passed_us
                 figures.forward_ratio = passed_us / own_us
         self._set_rates(f"{count}_node{'s' * (count > 1)}", rates)

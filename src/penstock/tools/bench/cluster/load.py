@@ -51,7 +51,7 @@ class QueueLoad:
         client: LoadClient,
         nodes: Sequence[BenchNode],
         name: str,
-        attributes: Mapping[str, str] | None = None,
+        attributes: Mapping[str, str],
         counts: PostgresCounts | None = None,
     ) -> None:
         self._client = client
@@ -62,9 +62,9 @@ class QueueLoad:
             work="",
             port=first,
             more_ports=others,
-            queue_url=create_queue(nodes[0].url, name, dict(attributes or {})),
+            queue_url=create_queue(nodes[0].url, name, dict(attributes)),
             operations=_UNLIMITED,
-            groups=_GROUPS if attributes else 0,
+            groups=_GROUPS,
         )
 
     def rates(self, rounds: int) -> ClusterRates:
