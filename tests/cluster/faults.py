@@ -12,7 +12,7 @@ import tempfile
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from http.client import HTTPConnection, HTTPException
 from itertools import count
 from pathlib import Path
@@ -105,12 +105,11 @@ class FaultyCluster:
         """Ask a node; status 0 if it does not answer."""
         node = self.nodes[number]
         try:
-            connection = HTTPConnection("127.0.0.1", self.fronts[number].port, timeout=15)
-            body = json.dumps({"QueueUrl": f"{node.url}/000000000000/{queue}", **parameters})
-            connection.request("POST", "/", body, {**_HEADERS, "X-Amz-Target": f"AmazonSQS.{action}"})
-            answer = connection.getresponse()
-            content = answer.read()
-            connection.close()
+            with closing(HTTPConnection("127.0.0.1", self.fronts[number].port, timeout=15)) as connection:
+                body = json.dumps({"QueueUrl": f"{node.url}/000000000000/{queue}", **parameters})
+                connection.request("POST", "/", body, {**_HEADERS, "X-Amz-Target": f"AmazonSQS.{action}"})
+                with closing(connection.getresponse()) as answer:
+                    content = answer.read()
         except (OSError, HTTPException):
             return 0, {}
         return answer.status, json.loads(content or b"{}")

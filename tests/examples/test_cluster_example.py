@@ -36,9 +36,9 @@ def test_events_become_jobs_on_a_cluster(postgres_database: str, tmp_path: Path)
     }
     done = subprocess.run([str(EXAMPLE)], capture_output=True, text=True, timeout=WAIT_S, env=environment, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
-    rows = [line.split() for line in done.stdout.splitlines() if " PENDING " in line]
-    assert [row[2] for row in rows] == PENDING
-    assert len({row[3] for row in rows}) == 1
+    rows = [line.partition(" PENDING ")[2].split() for line in done.stdout.splitlines() if " PENDING " in line]
+    assert [row[0] for row in rows] == PENDING
+    assert len({(subscription, key) for _, subscription, key, *_ in rows}) == 1
     assert not accepts(spark)
     assert not accepts(api)
 

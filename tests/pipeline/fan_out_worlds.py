@@ -1,6 +1,6 @@
 """Made-up subscriptions and events for tests of fan-out, and events as the pipeline's sources hand them out."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import count
 from typing import Any
 
@@ -16,6 +16,7 @@ from penstock.domain.matching import ONE_SEGMENT, REST, SEPARATOR, Comparison, C
 from penstock.domain.pointer import DispatchMode
 from penstock.domain.subscription import Subscription
 from penstock.events.fan_out.columns import EVENT_COLUMNS
+from penstock.events.fan_out.spark_plan import DataOf
 from penstock.spark.schemas import EVENTS
 
 EVENT_ROWS = StructType([EVENTS[name] for name in EVENT_COLUMNS])
@@ -86,6 +87,12 @@ def events(draw: st.DrawFn) -> StoredEvent:
         tenant=draw(st.sampled_from(TENANTS)),
         attributes=draw(st.dictionaries(st.sampled_from(NAMES), st.sampled_from(VALUES), max_size=4)),
     )
+
+
+def data_of(told: Sequence[StoredEvent]) -> DataOf:
+    """The data of events as fan-out reads them for filters: by their ids."""
+    data = {event.id: event.data for event in told}
+    return lambda ids: {each: data[each] for each in ids}
 
 
 def row_of(event: StoredEvent, **instead: object) -> dict[str, Any]:

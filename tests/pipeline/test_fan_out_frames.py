@@ -15,8 +15,8 @@ from penstock.domain.order import group_key
 from penstock.domain.subscription import Subscription
 from penstock.events.fan_out.columns import EVENT_COLUMNS, PLANNED_JOBS
 from penstock.events.fan_out.rule import FanOut
-from penstock.events.fan_out.spark_plan import by_group, in_order, packed, planner_of
-from tests.pipeline.fan_out_worlds import events, frame_of, row_of, subscriptions
+from penstock.events.fan_out.spark_plan import DataOf, by_group, in_order, no_data, packed, planner_of
+from tests.pipeline.fan_out_worlds import data_of, events, frame_of, row_of, subscriptions
 from tests.rigs.search import examples
 
 pytestmark = [pytest.mark.long, pytest.mark.xdist_group("spark")]
@@ -27,12 +27,12 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def planned_jobs(events: DataFrame, catalog: bytes) -> DataFrame:
+def planned_jobs(events: DataFrame, catalog: bytes, data_of: DataOf) -> DataFrame:
     """Plan in Spark's workers, from the batches that Spark makes."""
 
     def plan(batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
         for batch in batches:
-            for planned in planner_of(catalog).plan(batch, 1000):
+            for planned in planner_of(catalog).plan(batch, 1000, data_of):
                 yield planned.jobs
 
     return events.select(*EVENT_COLUMNS).mapInArrow(plan, PLANNED_JOBS)
@@ -65,7 +65,7 @@ def test_spark_plans_what_the_inline_engine_makes(spark: SparkSession) -> None:
         for job in fan_out.jobs(event)
     ]  # fmt: skip
 
-    frame = planned_jobs(frame_of(spark, map(row_of, told)).repartition(5), packed(wanting))
+    frame = planned_jobs(frame_of(spark, map(row_of, told)).repartition(5), packed(wanting), data_of(told))
 
     found = [tuple(row[name] for name in COLUMNS) for row in frame.collect()]
     assert len(expected) > 1000
@@ -92,5 +92,5 @@ def test_a_batch_of_several_tasks_is_divided_by_groups_and_in_order(spark: Spark
 def test_nobody_who_wants_anything_and_no_events_at_all(spark: SparkSession) -> None:
     event = StoredEvent(id="E1", source="shop", type="a", received_ms=1)
 
-    assert planned_jobs(frame_of(spark, [row_of(event)]), packed([])).collect() == []
-    assert planned_jobs(frame_of(spark, []), packed([])).collect() == []
+    assert planned_jobs(frame_of(spark, [row_of(event)]), packed([]), no_data).collect() == []
+    assert planned_jobs(frame_of(spark, []), packed([]), no_data).collect() == []

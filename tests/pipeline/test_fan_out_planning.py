@@ -15,7 +15,7 @@ from penstock.domain.subscription import Subscription
 from penstock.events.fan_out.rule import FanOut
 from penstock.events.fan_out.spark_plan import DataOf, Planned, Planner, no_data, packed, planner_of, unpacked
 from penstock.events.fan_out.spark_task import new_jobs
-from tests.pipeline.fan_out_worlds import NAMES, batch_of, events, row_of, subscriptions
+from tests.pipeline.fan_out_worlds import NAMES, batch_of, data_of, events, row_of, subscriptions
 from tests.rigs.search import examples
 
 # A world has up to 96 pairs of a subscription and an event, and costs 30 ms.
@@ -30,11 +30,6 @@ def planned(
     data_of: DataOf = no_data,
 ) -> list[Planned]:
     return list(planner_of(packed(wanting)).plan(batch_of(rows), most_jobs, data_of))
-
-
-def data_of(told: Sequence[StoredEvent]) -> DataOf:
-    data = {event.id: event.data for event in told}
-    return lambda ids: {each: data[each] for each in ids}
 
 
 def inline(wanting: Sequence[Subscription], told: Sequence[StoredEvent]) -> list[NewJob]:

@@ -53,7 +53,10 @@ def group_key(row: dict[str, Any]) -> str:
 
 def frame(spark: SparkSession, rows: list[dict[str, Any]]) -> DataFrame:
     schema = type(JOBS)([JOBS[name] for name in COLUMNS])
-    values = [tuple({**row, "group_key": group_key(row)}[name] for name in COLUMNS) for row in rows]
+    # Which jobs are taken does not depend on their mode.
+    values = [
+        tuple({**row, "mode": "BLOCK_ON_ERROR", "group_key": group_key(row)}[name] for name in COLUMNS) for row in rows
+    ]
     return spark.createDataFrame(values, schema, verifySchema=False)
 
 
