@@ -159,20 +159,24 @@ def finish_in_sqlite(path: str, count: int) -> None:
     connection.close()
 
 
-async def flat_ratio(full: JobRepository, empty: JobRepository) -> float:
+async def flat_ratio(full: JobRepository, empty: JobRepository, polls: int = _POLLS) -> float:
     """Return the ratio of the median poll times, measured alternately, as the machine's speed changes."""
-    for jobs in (full, empty) * 10:
-        await _poll(jobs)
+    for number in range(10):
+        for jobs in (full, empty):
+            await _poll(jobs, f"warm-{number}")
     full_s, empty_s = [], []
-    for _ in range(_POLLS):
-        full_s.append(await _poll(full))
-        empty_s.append(await _poll(empty))
+    for number in range(polls):
+        full_s.append(await _poll(full, str(number)))
+        empty_s.append(await _poll(empty, str(number)))
     return statistics.median(full_s) / statistics.median(empty_s)
 
 
-async def _poll(jobs: JobRepository) -> float:
-    """Return the seconds of a poll that finds a batch: read, claim, mark, read again, next due time."""
-    await fill(jobs, _BATCH, _BATCH)
+async def _poll(jobs: JobRepository, named: str) -> float:
+    """Return the seconds of a poll that finds a batch: read, claim, mark, read again, next due time.
+
+    The batch has groups of its own: nothing is delivered here, and a group has a few jobs in the queue at once.
+    """
+    await fill(jobs, _BATCH, _BATCH, named)
     clock = SystemClock()
     claims = LaneClaims(jobs.lanes, LaneOwner("bench"), SchedulerSettings(), clock)
     started_s = time.perf_counter()

@@ -31,8 +31,8 @@ async def opened(jobs: JobRepository) -> AsyncIterator[JobRepository]:
         await jobs.close()
 
 
-async def fill(jobs: JobRepository, count: int, groups: int) -> None:
-    """Create jobs of several groups in turn."""
+async def fill(jobs: JobRepository, count: int, groups: int, named: str = "order") -> None:
+    """Create jobs of several groups in turn, whose names begin with `named`."""
     clock = SystemClock()
     ids = process_ids()
     for start in range(0, count, _CHUNK):
@@ -42,7 +42,7 @@ async def fill(jobs: JobRepository, count: int, groups: int) -> None:
                 id=ids.next_id(now_ms),
                 target=TARGET,
                 created_at_ms=now_ms,
-                group=f"order-{number % groups}",
+                group=f"{named}-{number % groups}",
                 payload=_PAYLOAD,
             )
             for number in range(start, min(start + _CHUNK, count))
