@@ -34,13 +34,16 @@ class SteadyState(msgspec.Struct, frozen=True):
     jvm_mb: float
 
 
-async def steady_state(directory: Path, seconds: int, tell: Callable[[str], None]) -> SteadyState:
+async def steady_state(directory: Path, seconds: int, report: Callable[[str], None]) -> SteadyState:
     """100 events a second for so long, after a warm-up, each sent at its time whatever became of those before."""
     environment = {**os.environ, "PENSTOCK_EGRESS__ALLOW": LOOPBACK, "PENSTOCK_LOG__LEVEL": "error"}
     ports = Ports(http=0, sqs=0, pubsub=0, router=0, pipeline=0)
     parts = parts_of(directory, ports, environment, Engine.SPARK)
     sent, sent_s, arrived_s = 0, dict[str, float](), dict[str, float]()
-    async with RecordingReceiver() as receiver, Supervisor(parts, tell) as supervisor:
+    async with (
+        RecordingReceiver() as receiver,
+        Supervisor(parts, lambda line: report(f"the whole: {line}")) as supervisor,
+    ):
         async with AsyncPenstock(supervisor.addresses["api"]) as penstock:
             await penstock.subscribe("subscriber", "orders:**", f"{receiver.url}/hook")
             # One alone, then many: what is sent before the first batches are through comes in one large batch, and
