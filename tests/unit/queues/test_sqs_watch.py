@@ -116,6 +116,35 @@ async def test_a_source_with_messages_polls_by_itself_until_it_finds_none() -> N
         assert rig.server.actions()[3:] == ["ReceiveMessage", WATCH]
 
 
+async def test_few_receives_wait_by_themselves_and_the_others_with_the_shared_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(watch, "MAX_WAITING_RECEIVES", 2)
+    names = ["a", "b", "c"]
+    async with watching(names) as rig:
+        await asyncio.gather(*(rig.receive(name) for name in names))
+        rig.server.asked.clear()
+        rig.server.script = lambda asked: {} if asked.body.get("WaitTimeSeconds") == 0 else None
+        sources = {rig.receive_again(source): source for source in rig.sources}
+
+        done, waiting = await asyncio.wait(sources, return_when=asyncio.FIRST_COMPLETED)
+        (asked,) = done
+        assert (await asked, len(waiting)) == ([], 2)
+        rig.receive_again(sources[asked])
+        await rig.watched(1)
+        assert rig.watches() == [{sources[asked].name}]
+        assert not any(task.done() for task in waiting)
+
+
+async def test_a_receive_that_has_ended_leaves_its_place_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch, "MAX_WAITING_RECEIVES", 1)
+    async with watching(["a"]) as rig:
+        await rig.receive("a")
+        await rig.receive_again(rig.sources[0])
+        waits = [each.body["WaitTimeSeconds"] for each in rig.server.asked if each.action == "ReceiveMessage"]
+        assert waits == [20, 20]
+
+
 async def test_a_wait_that_ends_without_messages_is_an_empty_poll() -> None:
     async with watching([]) as rig:
         assert await rig.receive("a") == []

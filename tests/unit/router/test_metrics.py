@@ -61,6 +61,18 @@ def test_the_success_rate_is_that_of_the_last_five_minutes() -> None:
     assert (pool.success_rate, pool.judged_count, pool.failed_count) == (1.0, 0, 9)
 
 
+def test_groups_are_shown_of_the_pools_with_the_most_messages() -> None:
+    metrics = RouterMetrics()
+    for number in range(MAX_GROUPED_POOLS + 10):
+        metrics.pool(f"P{number}").submitted(2 if number < MAX_GROUPED_POOLS else 40)
+        metrics.pool(f"P{number}").delivered(0.5, 0.1, "g")
+    found = collected(FakeRouter(), metrics)
+
+    late = {f"P{MAX_GROUPED_POOLS + number}" for number in range(10)}
+    for name in ("delivery", "processing"):
+        assert late <= {sample.labels["pool"] for sample in found[f"penstock_router_group_{name}_seconds"].samples}
+
+
 def test_times_per_group_and_messages_per_group_are_histograms_of_few_groups() -> None:
     router, metrics = FakeRouter(), RouterMetrics()
     for number in range(50):

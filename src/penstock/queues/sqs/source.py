@@ -24,7 +24,7 @@ from penstock.queues.errors import BrokerQueueNotFound
 from penstock.queues.port import Confirmation, Received
 from penstock.queues.sqs.actions import DeleteEntry, FailedEntry, SqsMessage, VisibilityEntry
 from penstock.queues.sqs.client import GROUP_ATTRIBUTE, MAX_BATCH, PENSTOCK_ATTRIBUTE, SqsClient, SqsPolling, failure
-from penstock.queues.sqs.watch import SharedServers
+from penstock.queues.sqs.watch import QueueWatch, SharedServers
 from penstock.queues.uri import SqsUri
 
 DEFAULT_VISIBILITY_S = 30
@@ -80,7 +80,8 @@ class SqsSource:
         self._is_idle = True
         self._wanted_visibility_s = None if visibility_s is None else max(1, ceil(visibility_s))
         self._receive_body = self._client.receive_body(self._wanted_visibility_s)
-        # Asked after a failure: what matters then is whether the server answers (ROUTER-HEALTH-6).
+        # Asked after a failure, when what matters is whether the server answers (ROUTER-HEALTH-6), and while too many
+        # receives wait.
         self._brief_body = self._client.receive_body(self._wanted_visibility_s, waits=False)
         self._has_failed = False
         self._deferred = DeferredDeletes()
@@ -154,7 +155,18 @@ class SqsSource:
             if self._is_idle and not await self._watch.wait(self._queue_url):
                 return []
             self._is_idle = False
+            return await self._receive_in_turn(self._watch)
         return await self._receive(self._receive_body)
+
+    async def _receive_in_turn(self, watch: QueueWatch) -> list[Received]:
+        """Receive, and wait for messages unless too many receives wait; then the next poll joins the shared wait."""
+        if not watch.has_place:
+            return await self._receive(self._brief_body)
+        watch.receives += 1
+        try:
+            return await self._receive(self._receive_body)
+        finally:
+            watch.receives -= 1
 
     async def _receive(self, body: bytes) -> list[Received]:
         loop = asyncio.get_running_loop()

@@ -2,7 +2,8 @@
 
 A source joins the wait when its last poll found nothing. Sources that join at about the same time share a request,
 which names up to 256 queues; when a queue in it has messages, its sources poll, and the request goes on for the others.
-A server that does not know the action is asked seldom; its sources use long polls, as those of AWS do.
+Receives wait themselves, too, as long as they are few: each that waits holds one of the connections that a server has
+for an address. A server that does not know the action is asked seldom; its sources use long polls, as those of AWS do.
 """
 
 import asyncio
@@ -21,6 +22,8 @@ GATHER_S = 0.05
 FEW_CALLS = 4
 # More requests than full ones would need: beyond this number the smallest are merged.
 SPARE_CALLS = 8
+# Receives that wait at once for a server that knows the action; further ones ask, and join the shared wait.
+MAX_WAITING_RECEIVES = 256
 # Sources that are opened at once; thousands of connections are not needed when a router starts.
 MAX_OPENING = 16
 # When a server that did not know the action is asked again: twice as late each time.
@@ -82,6 +85,13 @@ class QueueWatch:
         self._joining: dict[str, None] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._calls: set[_Call] = set()
+        self.receives = 0
+        """Receives that wait."""
+
+    @property
+    def has_place(self) -> bool:
+        """Whether one more receive may wait by itself."""
+        return self.receives < MAX_WAITING_RECEIVES or not self._is_known
 
     async def wait(self, url: str) -> bool:
         """Wait for messages of a queue; return False if there are none. Raise Unavailable if the server is away."""

@@ -5,6 +5,7 @@ pool shows its twenty heaviest groups.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from heapq import nlargest
 from typing import TypeVar
 
 from prometheus_client.core import (
@@ -24,7 +25,7 @@ from penstock.router.pools.counts import BUCKETS_S, SHOWN_GROUPS, PoolMetrics, R
 
 MAX_LABELS = 512
 MAX_ENDPOINT_LABELS = 200
-# Groups are shown for the pools that were created first.
+# Groups are shown for the pools with the most messages.
 MAX_GROUPED_POOLS = 50
 MAX_TIMED_POOLS = 20
 GROUP_MESSAGES = (1, 2, 5, 10, 20, 50, 100, 500)
@@ -120,11 +121,12 @@ class RouterCollector(Collector):
         )
         delivery = _group_histogram("delivery", "Time of deliveries in the busiest groups, estimated.")
         wait = _group_histogram("wait", "Time that messages waited for their turn in the busiest groups, estimated.")
-        for code, pool in list(self._metrics)[:MAX_TIMED_POOLS]:
+        busiest = nlargest(MAX_GROUPED_POOLS, self._metrics, key=lambda each: each[1].submitted_count)
+        for code, pool in busiest[:MAX_TIMED_POOLS]:
             for name, times in pool.group_times():
                 delivery.add_metric([code, name], *_samples(times.processing))
                 wait.add_metric([code, name], *_samples(times.waiting))
-        for code, pool in list(self._metrics)[:MAX_GROUPED_POOLS]:
+        for code, pool in busiest:
             for heavy in pool.busiest_groups():
                 busy.add_metric([code, heavy.key], heavy.weight / 1e6)
             for heavy in pool.most_delayed_groups():
