@@ -10,6 +10,8 @@ from penstock.queues.sqs.watch import SharedServers
 from penstock.queues.uri import EmbeddedUri, NatsUri, QueueUri, SqsUri, StompUri, queue_uri
 
 DEFAULT_VISIBILITY_S = 30.0
+# Connections of a process that publishes to one server: a router beside it needs most of those that an address has.
+MAX_PUBLISHING = 500
 
 
 class QueueSpec(msgspec.Struct, frozen=True, rename="camel"):
@@ -117,7 +119,7 @@ class PublisherFactory:
 
     def _sqs(self, uri: SqsUri) -> SqsConnections:
         if self._connections is None:
-            self._connections = SqsConnections(uri, SqsPolling())
+            self._connections = SqsConnections(uri, SqsPolling(), MAX_PUBLISHING)
             self._connections.enter()
         return self._connections
 

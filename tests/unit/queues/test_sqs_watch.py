@@ -9,7 +9,7 @@ import pytest
 from penstock.domain.errors import PenstockError
 from penstock.queues.errors import BrokerUnavailable
 from penstock.queues.sqs import watch
-from penstock.queues.sqs.client import SqsPolling
+from penstock.queues.sqs.client import SqsClient, SqsConnections, SqsPolling
 from penstock.queues.sqs.source import SqsSource
 from penstock.queues.sqs.watch import SPARE_CALLS, SharedServers
 from penstock.queues.uri import SqsUri, parse_uri
@@ -230,3 +230,23 @@ def test_aws_and_polls_that_do_not_wait_share_no_wait(uri: str, wait_s: int) -> 
     parsed = parse_uri(uri)
     assert isinstance(parsed, SqsUri)
     assert SharedServers().of(parsed, VirtualClock(), SqsPolling(wait_s=wait_s)).watch is None
+
+
+async def test_beyond_a_number_of_connections_requests_wait_for_those_before_them() -> None:
+    def script(asked: Asked) -> Reply:
+        return None if asked.action == WATCH else {}
+
+    async with ScriptedServer(script) as server, asyncio.timeout(PATIENCE_S):
+        uri = uri_of(server.port, "a")
+        connections = SqsConnections(uri, SqsPolling(), most=1)
+        client = SqsClient(uri, VirtualClock(), SqsPolling(), connections)
+        first = asyncio.create_task(client.watch([uri.queue_url]))
+        while not server.asked:  # noqa: ASYNC110  the server has no event for it
+            await asyncio.sleep(0.01)
+        second = asyncio.create_task(client.receive(client.receive_body(30, waits=False)))
+        await asyncio.sleep(0.05)
+        assert server.actions() == [WATCH]
+
+        first.cancel()
+        assert await second == []
+        client.close()

@@ -82,11 +82,16 @@ _decode_watched = msgspec.json.Decoder(WatchAnswer)
 
 
 class SqsConnections:
-    """The connections to one server, opened when needed and closed when the last queue that uses them is."""
+    """The connections to one server, opened when needed and closed when the last queue that uses them is.
 
-    def __init__(self, uri: SqsUri, polling: SqsPolling) -> None:
+    Beyond `most`, requests wait for those before them.
+    """
+
+    def __init__(self, uri: SqsUri, polling: SqsPolling, most: int | None = None) -> None:
         self._uri = uri
         self._settings = own_part_settings(polling.timeout_s, MAX_ANSWER_BYTES)
+        if most is not None:
+            self._settings = msgspec.structs.replace(self._settings, max_connections=most)
         self._http: HttpClient | None = None
         self._users = 0
 
